@@ -1,0 +1,153 @@
+"""The Adapter protocol: where one kind of server keeps its session id, and what its clients need to hear.
+
+An adapter is pure: it reads heads and bodies and answers with what it saw. It decides nothing about workers, holds no
+claim and does no I/O; `supervisor.routing.rule` decides, from a `Reading`, what becomes of a request.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from server_adapters.heads import Header, RequestHead, ResponseHead
+
+ReplyKind = Literal[
+    "session_gone",
+    "session_conflict",
+    "session_closed",
+    "table_full",
+    "claim_timeout",
+    "overloaded",
+    "owner_unreachable",
+]
+
+STATUS_OF: Mapping[ReplyKind, int] = {
+    "session_gone": 410,
+    "session_conflict": 409,
+    "session_closed": 409,
+    "table_full": 503,
+    "claim_timeout": 503,
+    "overloaded": 503,
+    "owner_unreachable": 502,
+}
+
+RETRY_AFTER_SECONDS = 1
+
+
+class Reading(msgspec.Struct, frozen=True, gc=False):
+    """What an adapter saw in a request's head, and in its body where the id is there.
+
+    session     the id that the request names, or None
+    vouched     a valid signature (or the config) vouches for it: nobody claims it -> claim it before the app runs
+    starts      the request starts a session
+    ends        the request ends its session, whatever its status
+    stays_open  the request would end its session, but says that a close follows
+    mints       no id: the router makes one, and `mint` puts it into the request
+    stateless   the route keeps no state: no claim, and no session cookie in its reply
+    needs_body  the id is in the body: read it whole and call `read_body`
+    conflict    names of sources that name different sessions; empty when they agree
+    """
+
+    session: str | None = None
+    vouched: bool = False
+    starts: bool = False
+    ends: bool = False
+    stays_open: bool = False
+    mints: bool = False
+    stateless: bool = False
+    needs_body: bool = False
+    conflict: tuple[str, ...] = ()
+
+
+class ReplyReading(msgspec.Struct, frozen=True, gc=False):
+    """What an adapter saw in a reply's head.
+
+    issued   the session id that the reply gives to the client, or None when it names none
+    expired  the reply takes the session's name from the client (an expired or cleared cookie)
+    headers  the headers to send in place of the app's; None: send them as they are
+    """
+
+    issued: str | None = None
+    expired: bool = False
+    headers: Sequence[Header] | None = None
+
+
+class OwnReply(msgspec.Struct, frozen=True, gc=False):
+    """A complete reply made by gym-supervise itself."""
+
+    status: int
+    headers: Sequence[Header]
+    body: bytes
+
+
+class Life(msgspec.Struct, frozen=True, gc=False):
+    """How long a claim lives. Durations are seconds.
+
+    explicit           sessions have starts and ends: an open one is kept until its end
+    window_seconds     how long a session that is not open keeps its claim after its last request
+    idle_seconds       the same for sessions that have neither start nor end
+    open_idle_seconds  an open session without requests for so long ends; None: never
+    remember_closed    a start of an id that was closed within the window is refused (session_closed)
+    """
+
+    explicit: bool = True
+    window_seconds: float = 300.0
+    idle_seconds: float = 300.0
+    open_idle_seconds: float | None = None
+    remember_closed: bool = True
+
+
+class Adapter(Protocol):
+    """One kind of server. Implementations are stateless but for bounded caches."""
+
+    @property
+    def name(self) -> str:
+        """The preset's name."""
+
+    @property
+    def life(self) -> Life:
+        """How long claims live."""
+
+    @property
+    def has_sessions(self) -> bool:
+        """False for servers without per-session state: every request runs where it lands."""
+
+    def read(self, head: RequestHead) -> Reading:
+        """Find the session in a request's head."""
+
+    def read_body(self, head: RequestHead, reading: Reading, body: bytes) -> Reading:
+        """Find the session in the whole body; called when `reading.needs_body`."""
+
+    def mint(self, head: RequestHead, session: str) -> Sequence[Header]:
+        """The request's headers with `session` put in, so that the app takes it over; called when `reading.mints`."""
+
+    def reply(self, head: RequestHead, reading: Reading, session: str | None, reply: ResponseHead) -> ReplyReading:
+        """Read a reply's head. `session` is the id the request ran under (a minted one included), or None."""
+
+    def own_reply(
+        self, kind: ReplyKind, head: RequestHead, reading: Reading, facts: Mapping[str, Any]
+    ) -> OwnReply:
+        """The reply of `kind` as this server's clients understand it; `facts` has the JSON fields of design.md."""
+
+
+FACTS = ("server", "session", "worker", "incarnation", "died_at")
+
+
+def json_reply(
+    kind: ReplyKind, facts: Mapping[str, Any], *, status: int | None = None, headers: Sequence[Header] = ()
+) -> OwnReply:
+    """The default own reply: JSON with `error`, `detail` and every fact, unknown ones null; never cached."""
+    content = {"error": kind, "detail": facts.get("detail", "")} | {name: facts.get(name) for name in FACTS}
+    body = json.dumps(content).encode()
+    head: list[Header] = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"cache-control", b"no-store"),
+    ]
+    code = STATUS_OF[kind] if status is None else status
+    if STATUS_OF[kind] == 503:
+        head.append((b"retry-after", b"%d" % RETRY_AFTER_SECONDS))
+    return OwnReply(code, (*head, *headers), body)
