@@ -40,25 +40,34 @@ RETRY_AFTER_SECONDS = 1
 class Reading(msgspec.Struct, frozen=True, gc=False):
     """What an adapter saw in a request's head, and in its body where the id is there.
 
-    session     the id that the request names, or None
-    vouched     a valid signature (or the config) vouches for it: nobody claims it -> claim it before the app runs
-    starts      the request starts a session
-    ends        the request ends its session, whatever its status
-    stays_open  the request would end its session, but says that a close follows
-    mints       no id: the router makes one, and `mint` puts it into the request
-    stateless   the route keeps no state: no claim, and no session cookie in its reply
-    needs_body  the id is in the body: read it whole and call `read_body`
-    conflict    names of sources that name different sessions; empty when they agree
+    session            the id that the request names, or None
+    vouched            a valid signature (or the config) vouches for it: nobody claims it -> claim it before the app runs
+    typed              the id stood in the body: its close is remembered (`Life.remember_closed`)
+    starts             the request starts a session
+    ends               the request ends its session, whatever its status
+    stays_open         the request would end its session, but says that a close follows; `ends` is False then
+    replaces_gone      a start whose client makes the ids: it may take the place of a gone record of the same id
+    mints              no id: the router makes one, and `mint` puts it into the request
+    puts               there is an id, but not where the app looks: run the app with the headers of `mint(head, session)`
+    stateless          the route keeps no state: nothing is claimed for it, and its reply names no session that nobody
+                       holds; an id that it carries and somebody holds still leads to the owner
+    needs_body         the id is in the body: read it whole and call `read_body`
+    wants_reply_body   whether the session ends stands in the reply's body: call `read_reply_body` at its end
+    conflict           names of sources that name different sessions; empty when they agree
     """
 
     session: str | None = None
     vouched: bool = False
+    typed: bool = False
     starts: bool = False
     ends: bool = False
     stays_open: bool = False
+    replaces_gone: bool = False
     mints: bool = False
+    puts: bool = False
     stateless: bool = False
     needs_body: bool = False
+    wants_reply_body: bool = False
     conflict: tuple[str, ...] = ()
 
 
@@ -87,10 +96,13 @@ class Life(msgspec.Struct, frozen=True, gc=False):
     """How long a claim lives. Durations are seconds.
 
     explicit           sessions have starts and ends: an open one is kept until its end
-    window_seconds     how long a session that is not open keeps its claim after its last request
-    idle_seconds       the same for sessions that have neither start nor end
+    window_seconds     how long an ended session (and one whose start failed) keeps its claim after its last request
+    idle_seconds       the same for a session that was never started; for a preset without starts that is every session
     open_idle_seconds  an open session without requests for so long ends; None: never
-    remember_closed    a start of an id that was closed within the window is refused (session_closed)
+    remember_closed    a typed start of an id that was closed within the window is refused (session_closed)
+    slides             a request for an ended session starts its window again; False: the window runs from the end's reply
+    rolls_back         a typed start answered with 4xx created nothing: its claim goes at once, if this request made it
+                       and no other request for the id is in flight or has succeeded
     """
 
     explicit: bool = True
@@ -98,6 +110,8 @@ class Life(msgspec.Struct, frozen=True, gc=False):
     idle_seconds: float = 300.0
     open_idle_seconds: float | None = None
     remember_closed: bool = True
+    slides: bool = True
+    rolls_back: bool = False
 
 
 class Adapter(Protocol):
@@ -122,14 +136,22 @@ class Adapter(Protocol):
         """Find the session in the whole body; called when `reading.needs_body`."""
 
     def mint(self, head: RequestHead, session: str) -> Sequence[Header]:
-        """The request's headers with `session` put in, so that the app takes it over; called when `reading.mints`."""
+        """The request's headers with `session` put in, so that the app takes it over.
+
+        Called with a new id when `reading.mints`, with `reading.session` when `reading.puts`.
+        """
 
     def reply(self, head: RequestHead, reading: Reading, session: str | None, reply: ResponseHead) -> ReplyReading:
-        """Read a reply's head. `session` is the id the request ran under (a minted one included), or None."""
+        """Read a reply's head.
 
-    def own_reply(
-        self, kind: ReplyKind, head: RequestHead, reading: Reading, facts: Mapping[str, Any]
-    ) -> OwnReply:
+        `session` is the id that the request ran under (a minted one included), or None when nothing is claimed for it:
+        then the reply's own session cookie is taken out where the preset says so.
+        """
+
+    def read_reply_body(self, head: RequestHead, reading: Reading, reply: ResponseHead, body: bytes) -> bool:
+        """Whether a reply ends the request's session; called with its whole body when `reading.wants_reply_body`."""
+
+    def own_reply(self, kind: ReplyKind, head: RequestHead, reading: Reading, facts: Mapping[str, Any]) -> OwnReply:
         """The reply of `kind` as this server's clients understand it; `facts` has the JSON fields of design.md."""
 
 
