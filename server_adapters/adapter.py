@@ -41,14 +41,14 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     """What an adapter saw in a request's head, and in its body where the id is there.
 
     session            the id that the request names, or None
-    vouched            a valid signature (or the config) vouches for it: nobody claims it -> claim it before the app runs
+    vouched            a valid signature (or the config) vouches for it: unclaimed, it is claimed before the app runs
     typed              the id stood in the body: its close is remembered (`Life.remember_closed`)
     starts             the request starts a session
     ends               the request ends its session, whatever its status
     stays_open         the request would end its session, but says that a close follows; `ends` is False then
     replaces_gone      a start whose client makes the ids: it may take the place of a gone record of the same id
-    mints              no id: the router makes one, and `mint` puts it into the request
-    puts               there is an id, but not where the app looks: run the app with the headers of `mint(head, session)`
+    mints              the app gets the headers of `mint`: with a new id of the router's where `session` is None, else with
+                       `session`, which the request names where the app does not look
     stateless          the route keeps no state: nothing is claimed for it, and its reply names no session that nobody
                        holds; an id that it carries and somebody holds still leads to the owner
     needs_body         the id is in the body: read it whole and call `read_body`
@@ -64,7 +64,6 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     stays_open: bool = False
     replaces_gone: bool = False
     mints: bool = False
-    puts: bool = False
     stateless: bool = False
     needs_body: bool = False
     wants_reply_body: bool = False
@@ -100,7 +99,8 @@ class Life(msgspec.Struct, frozen=True, gc=False):
     idle_seconds       the same for a session that was never started; for a preset without starts that is every session
     open_idle_seconds  an open session without requests for so long ends; None: never
     remember_closed    a typed start of an id that was closed within the window is refused (session_closed)
-    slides             a request for an ended session starts its window again; False: the window runs from the end's reply
+    slides             a request for an ended session starts its window again; False: it runs from the end's reply
+    kept_by_reply      a claim made for an id that nobody held goes with its request when the reply does not name the id
     rolls_back         a typed start answered with 4xx created nothing: its claim goes at once, if this request made it
                        and no other request for the id is in flight or has succeeded
     """
@@ -111,6 +111,7 @@ class Life(msgspec.Struct, frozen=True, gc=False):
     open_idle_seconds: float | None = None
     remember_closed: bool = True
     slides: bool = True
+    kept_by_reply: bool = False
     rolls_back: bool = False
 
 
@@ -138,7 +139,7 @@ class Adapter(Protocol):
     def mint(self, head: RequestHead, session: str) -> Sequence[Header]:
         """The request's headers with `session` put in, so that the app takes it over.
 
-        Called with a new id when `reading.mints`, with `reading.session` when `reading.puts`.
+        Called when `reading.mints`. What else the request's session cookie holds is kept, unless it is another session's.
         """
 
     def reply(self, head: RequestHead, reading: Reading, session: str | None, reply: ResponseHead) -> ReplyReading:
