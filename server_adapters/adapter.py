@@ -47,8 +47,8 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     ends               the request ends its session, whatever its status
     stays_open         the request would end its session, but says that a close follows; `ends` is False then
     replaces_gone      a start whose client makes the ids: it may take the place of a gone record of the same id
-    mints              the app gets the headers of `mint`: with a new id of the router's where `session` is None, else with
-                       `session`, which the request names where the app does not look
+    mints              the app gets the headers of `mint`: with a new id of the router's where `session` is None, else
+                       with `session`, which the request names where the app does not look
     stateless          the route keeps no state: nothing is claimed for it, and its reply names no session that nobody
                        holds; an id that it carries and somebody holds still leads to the owner
     needs_body         the id is in the body: read it whole and call `read_body`
@@ -100,9 +100,10 @@ class Life(msgspec.Struct, frozen=True, gc=False):
     open_idle_seconds  an open session without requests for so long ends; None: never
     remember_closed    a typed start of an id that was closed within the window is refused (session_closed)
     slides             a request for an ended session starts its window again; False: it runs from the end's reply
-    kept_by_reply      a claim made for an id that nobody held goes with its request when the reply does not name the id
     rolls_back         a typed start answered with 4xx created nothing: its claim goes at once, if this request made it
                        and no other request for the id is in flight or has succeeded
+    kept_by_reply      an id that nobody claimed stays claimed only when a reply carries it (for servers that sign it
+                       anew in each reply); False: unless a reply takes it away
     """
 
     explicit: bool = True
@@ -111,8 +112,8 @@ class Life(msgspec.Struct, frozen=True, gc=False):
     open_idle_seconds: float | None = None
     remember_closed: bool = True
     slides: bool = True
-    kept_by_reply: bool = False
     rolls_back: bool = False
+    kept_by_reply: bool = False
 
 
 class Adapter(Protocol):
@@ -139,7 +140,7 @@ class Adapter(Protocol):
     def mint(self, head: RequestHead, session: str) -> Sequence[Header]:
         """The request's headers with `session` put in, so that the app takes it over.
 
-        Called when `reading.mints`. What else the request's session cookie holds is kept, unless it is another session's.
+        Called when `reading.mints`. What else its session cookie holds is kept, unless it is another session's.
         """
 
     def reply(self, head: RequestHead, reading: Reading, session: str | None, reply: ResponseHead) -> ReplyReading:
