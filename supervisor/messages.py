@@ -11,7 +11,7 @@ import socket
 import msgspec
 
 MAX_TRACEBACK_CHARS = 50_000
-"""A datagram has to fit the socket's send buffer (208 KiB by default on Linux), also when every character takes 4 bytes."""
+"""A datagram has to fit the socket's send buffer, 208 KiB by default on Linux, also at 4 bytes for each character."""
 
 MAX_DATAGRAM_BYTES = 256 * 1024
 

@@ -1,0 +1,86 @@
+"""What the fleet wants done. The loop performs effects in their order; what comes of one returns as an event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from supervisor.core.events import Worker
+from supervisor.core.worker_state import State
+from supervisor.messages import ToWorker
+
+Level = Literal["debug", "info", "warning", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spawn:
+    """Fork a worker for this seat; answer with Spawned or SpawnFailed."""
+
+    server: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Tell a worker something over its link; one that does not read is not waited for."""
+
+    worker: Worker
+    message: ToWorker
+
+
+@dataclass(frozen=True, slots=True)
+class Terminate:
+    """SIGTERM to the worker: it may be in the middle of an import, where it reads no link."""
+
+    worker: Worker
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """SIGKILL to the worker's process alone; what it leaves behind has the usual grace."""
+
+    worker: Worker
+
+
+@dataclass(frozen=True, slots=True)
+class KillAll:
+    """SIGKILL to all process groups and all that is left of dead workers, without grace."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShowSeat:
+    """Write a seat's state into the segment, for `status`."""
+
+    server: str
+    index: int
+    state: State
+    incarnation: int
+    restarts: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShowRow:
+    """Write a worker's state into its ring row, for the other workers: only a ready one gets new sessions."""
+
+    worker: Worker
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A decision and its reason, in words; server and index when it is about one."""
+
+    level: Level
+    text: str
+    server: str | None = None
+    index: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """The service is over: nothing of any worker is left."""
+
+    status: int
+
+
+Effect = Spawn | Send | Terminate | Kill | KillAll | ShowSeat | ShowRow | Log | Exit

@@ -1,0 +1,109 @@
+"""The states of a seat and of the worker in it, as one table.
+
+A server has a fixed number of seats; a worker is one incarnation in a seat.
+
+                 START          SPAWNED         READY          STOP_ACCEPTING        FINISH            DIED
+    EMPTY ------------> STARTING ----> BOOTING -----> READY ---------------> DRAINING -----> STOPPING ----> EMPTY
+      | WAIT                                                                 (also from BOOTING)
+      +------> BACKOFF --- START ---> ...
+      | GIVE_UP
+      +------> FAILED
+
+A worker may die in every state in which it has a process. The seat is EMPTY then; what follows (a pause, a new worker,
+nothing) is the next step.
+
+What a worker says can cross with what it is told: messages that come late change nothing. Everything that is not in
+the table is illegal: it names both sides and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from types import MappingProxyType
+
+
+class State(Enum):
+    """Of a seat."""
+
+    EMPTY = "empty"  # nothing runs, nothing is planned
+    STARTING = "starting"  # a process has been asked for
+    BOOTING = "booting"  # it runs, and is not ready yet
+    READY = "ready"  # it serves and gets new sessions
+    DRAINING = "draining"  # it serves what it has and accepts nothing new
+    STOPPING = "stopping"  # it shuts down
+    BACKOFF = "backoff"  # nothing runs; the next start is due later
+    FAILED = "failed"  # given up
+
+
+class Step(Enum):
+    """What can happen to a seat: what the fleet decides, what the worker says, what the kernel shows."""
+
+    START = "start"  # decided: ask for a process
+    WAIT = "wait"  # decided: start later
+    CANCEL = "cancel"  # decided: do not start after all
+    GIVE_UP = "give up"  # decided: never again
+    STOP_ACCEPTING = "stop accepting"  # decided
+    FINISH = "finish"  # decided
+    SPAWNED = "spawned"
+    SPAWN_FAILED = "spawn failed"
+    SAID_READY = "said ready"
+    SAID_BOOT_FAILED = "said boot failed"
+    SAID_QUIET = "said quiet"
+    SAID_DRAINED = "said drained"
+    DIED = "died"
+
+
+TABLE: Mapping[State, Mapping[Step, State]] = MappingProxyType(
+    {
+        State.EMPTY: {Step.START: State.STARTING, Step.WAIT: State.BACKOFF, Step.GIVE_UP: State.FAILED},
+        State.BACKOFF: {Step.START: State.STARTING, Step.CANCEL: State.EMPTY, Step.GIVE_UP: State.FAILED},
+        State.FAILED: {},
+        State.STARTING: {Step.SPAWNED: State.BOOTING, Step.SPAWN_FAILED: State.EMPTY},
+        State.BOOTING: {
+            Step.SAID_READY: State.READY,
+            Step.SAID_BOOT_FAILED: State.BOOTING,  # it is about to exit
+            Step.FINISH: State.STOPPING,
+            Step.DIED: State.EMPTY,
+        },
+        State.READY: {
+            Step.STOP_ACCEPTING: State.DRAINING,
+            Step.SAID_QUIET: State.DRAINING,  # somebody sent SIGTERM to the worker itself
+            Step.SAID_DRAINED: State.DRAINING,
+            Step.DIED: State.EMPTY,
+        },
+        State.DRAINING: {
+            Step.SAID_QUIET: State.DRAINING,
+            Step.SAID_DRAINED: State.DRAINING,
+            Step.FINISH: State.STOPPING,
+            Step.DIED: State.EMPTY,
+        },
+        State.STOPPING: {
+            Step.SAID_READY: State.STOPPING,
+            Step.SAID_BOOT_FAILED: State.STOPPING,
+            Step.SAID_QUIET: State.STOPPING,
+            Step.SAID_DRAINED: State.STOPPING,
+            Step.DIED: State.EMPTY,
+        },
+    }
+)
+
+LIVE = frozenset({State.BOOTING, State.READY, State.DRAINING, State.STOPPING})
+"""There is a process."""
+
+
+class IllegalStep(Exception):  # noqa: N818 - named for what it says
+    """Something happened that cannot happen in that state. Nothing has changed."""
+
+    def __init__(self, state: State, step: Step, subject: str) -> None:
+        super().__init__(f"{subject}: {step.value!r} cannot happen in state {state.value!r}")
+        self.state = state
+        self.step = step
+
+
+def next_state(state: State, step: Step, *, subject: str = "a worker") -> State:
+    """The state after `step`. Raises IllegalStep, which names `subject`, the state and the step."""
+    try:
+        return TABLE[state][step]
+    except KeyError:
+        raise IllegalStep(state, step, subject) from None
