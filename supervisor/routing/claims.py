@@ -1,0 +1,176 @@
+"""Taking and giving back claims from an event loop: the table tries once, and what waits here is awaited.
+
+The table never sleeps; a stripe that is busy or under repair is tried again after a growing pause, until
+`claim_seconds` are over. Between the commit of a claim and its entry in the book there is no await, nor between the
+emptying of a slot and its leaving the book: for this worker the two are one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from typing import Protocol
+
+from server_adapters.adapter import Life
+from shmclaims import AlreadyClaimed, ClaimState, ClaimTable, ClaimTimeout, Handle, OwnRow, StripeBusy, TableFull, WorkerRing
+from supervisor.routing.rule import ClaimFact
+from supervisor.routing.sessions import Book, Owned
+
+FIRST_PAUSE_SECONDS = 0.0002
+LONGEST_PAUSE_SECONDS = 0.02  # ordinary contention ends within 13 ms; a repair within 21 ms
+RETRY_SECONDS = 0.05  # for claims to give back, which nobody waits for
+TOUCH_SECONDS = 1.0  # last use is shown in whole seconds
+
+
+class Claims(Protocol):
+    """How the router holds sessions; with one worker nobody else could claim them, and no table is needed."""
+
+    book: Book
+
+    def find(self, session: str) -> ClaimFact | None:
+        """What the table says of a session that is not in the book."""
+
+    async def take(self, session: str, *, start: bool = False, replace_gone: bool = False) -> Owned:
+        """Claim a session for this worker, or find it in the book.
+
+        Raises AlreadyClaimed, ClaimGone, TableFull, ClaimTimeout (see shmclaims).
+        """
+
+    def give_back(self, own: Owned) -> bool:
+        """End a claim now if nobody uses it; False: later (the book tries again)."""
+
+    def touch(self, own: Owned, now: float) -> None:
+        """Note that the session was used."""
+
+    def publish(self) -> None:
+        """Show the book's counts to the other workers and to operators."""
+
+
+class SharedClaims:
+    """Claims in the shared table, for one of several workers."""
+
+    def __init__(
+        self,
+        table: ClaimTable,
+        ring: WorkerRing,
+        row: OwnRow,
+        life: Life,
+        *,
+        incarnation: int,
+        max_sessions: int,
+        claim_seconds: float,
+    ) -> None:
+        self.book = Book(life)
+        self._table = table
+        self._ring = ring
+        self._row = row
+        self._me = incarnation
+        self._max_sessions = max_sessions
+        self._claim_seconds = claim_seconds
+        self._published = (0, 0, 0)
+
+    def find(self, session: str) -> ClaimFact | None:
+        claim = self._table.lookup(session.encode())
+        return None if claim is None else ClaimFact(claim.incarnation, claim.state is ClaimState.LIVE)
+
+    async def take(self, session: str, *, start: bool = False, replace_gone: bool = False) -> Owned:
+        key = session.encode()
+        give_up_at: float | None = None
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            own = self.book.get(session)
+            if own is not None:
+                return own
+            self._check_room(start=start)
+            now = time.monotonic()
+            try:
+                handle = self._table.try_claim(key, now=time.time(), replace_gone=replace_gone)
+            except StripeBusy:
+                pass
+            except AlreadyClaimed as taken:
+                # A claim of this worker's own that is not in its book is in the hands of a thread of the app's or of
+                # an audit: it ends in a moment.
+                if taken.claim.incarnation != self._me:
+                    raise
+            else:
+                return self._enter(session, handle, now)
+            if give_up_at is None:
+                give_up_at = now + self._claim_seconds
+            elif now >= give_up_at:
+                raise ClaimTimeout(f"session {session[:8]}: no turn at its stripe within {self._claim_seconds:g} s")
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 (spreads retries, hides nothing)
+            pause = min(pause * 1.6, LONGEST_PAUSE_SECONDS)
+
+    def give_back(self, own: Owned) -> bool:
+        if own.in_flight:
+            return False
+        try:
+            self._table.try_release(own.handle)
+        except StripeBusy:
+            self.book.retry(own, time.monotonic() + RETRY_SECONDS)
+            return False
+        self.book.remove(own)
+        self.publish()
+        return True
+
+    def touch(self, own: Owned, now: float) -> None:
+        if now - own.touched_at >= TOUCH_SECONDS:
+            own.touched_at = now
+            self._table.touch(own.handle, now=time.time())
+
+    def _enter(self, session: str, handle: Handle, now: float) -> Owned:
+        own = self.book.add(session, handle, now)
+        self.publish()
+        return own
+
+    def publish(self) -> None:
+        row, book = self._row, self.book
+        counts = (len(book), book.open_sessions, book.unstarted)
+        if counts == self._published:
+            return
+        self._published = counts
+        row.set("claims", len(book))
+        row.set("sessions", book.open_sessions)
+        row.set("unseeded", book.unstarted)
+
+    def _check_room(self, *, start: bool) -> None:
+        claims, unstarted = self._ring.claim_totals()
+        if claims >= self._max_sessions:
+            raise TableFull(f"{claims} sessions are open, as many as claims.max_sessions allows")
+        if not start and unstarted >= max(1, self._max_sessions // 2):
+            raise TableFull(
+                f"{unstarted} sessions without a start are open; they may use half of claims.max_sessions"
+                f" ({self._max_sessions}), so that they cannot crowd out starts"
+            )
+
+
+class SoloClaims:
+    """Sessions of a worker that has no siblings: the same book, and no table."""
+
+    def __init__(self, row: OwnRow, life: Life) -> None:
+        self.book = Book(life)
+        self._row = row
+
+    def find(self, session: str) -> ClaimFact | None:  # noqa: ARG002 (nobody else can hold it)
+        return None
+
+    async def take(self, session: str, *, start: bool = False, replace_gone: bool = False) -> Owned:  # noqa: ARG002
+        own = self.book.get(session)
+        if own is None:
+            own = self.book.add(session, None, time.monotonic())
+            self.publish()
+        return own
+
+    def give_back(self, own: Owned) -> bool:
+        if own.in_flight:
+            return False
+        self.book.remove(own)
+        self.publish()
+        return True
+
+    def touch(self, own: Owned, now: float) -> None:
+        pass
+
+    def publish(self) -> None:
+        self._row.set("sessions", self.book.open_sessions)

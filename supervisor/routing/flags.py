@@ -1,0 +1,44 @@
+"""What an adapter saw in a request, as bits for the owner: it need not read the head again."""
+
+from __future__ import annotations
+
+from server_adapters.adapter import Reading
+
+STARTS = 1
+ENDS = 2
+STAYS_OPEN = 4
+MINTED = 8
+REPLACES_GONE = 16
+TYPED = 32
+WANTS_REPLY_BODY = 64
+VOUCHED = 128
+
+
+def pack(reading: Reading, *, minted: bool = False) -> int:
+    """The bits of a reading."""
+    return (
+        STARTS * reading.starts
+        | ENDS * reading.ends
+        | STAYS_OPEN * reading.stays_open
+        | MINTED * minted
+        | REPLACES_GONE * reading.replaces_gone
+        | TYPED * reading.typed
+        | WANTS_REPLY_BODY * reading.wants_reply_body
+        | VOUCHED * reading.vouched
+    )
+
+
+def unpack(bits: int, session: str | None) -> Reading:
+    """A reading with what the owner needs of it; a minted id is not one that the client has named."""
+    minted = bool(bits & MINTED)
+    return Reading(
+        session=None if minted else session,
+        starts=bool(bits & STARTS),
+        ends=bool(bits & ENDS),
+        stays_open=bool(bits & STAYS_OPEN),
+        mints=minted,
+        replaces_gone=bool(bits & REPLACES_GONE),
+        typed=bool(bits & TYPED),
+        wants_reply_body=bool(bits & WANTS_REPLY_BODY),
+        vouched=bool(bits & VOUCHED),
+    )

@@ -1,0 +1,110 @@
+"""Sending a request to the worker that owns its session, or that shall own it, and what its answer means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import uuid4
+
+import msgspec
+
+from shmclaims import OwnRow, WorkerRing
+from supervisor.relay.client import (
+    Draining,
+    Gone,
+    NotOwner,
+    Order,
+    Overloaded,
+    OwnerLost,
+    Refused,
+    RelayClient,
+    Taken,
+    Unreachable,
+)
+from supervisor.routing import flags
+from supervisor.routing.placement import Placement
+from supervisor.routing.replies import Refusal, describe_gone
+from supervisor.routing.request import Request
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """The worker did not take the request. `owner` is who has the session as far as it knows, None: nobody, or not it."""
+
+    owner: int | None
+
+
+class Forwarder:
+    """Relays requests of one worker. Returns None where the reply was streamed, Moved where the request must go on,
+    and raises Refusal where it can go nowhere."""
+
+    def __init__(
+        self,
+        client: RelayClient | None,
+        placement: Placement,
+        ring: WorkerRing,
+        row: OwnRow,
+        *,
+        new_id: Callable[[], str] = lambda: str(uuid4()),
+    ) -> None:
+        self.new_id = new_id
+        self._client = client
+        self._placement = placement
+        self._ring = ring
+        self._row = row
+
+    def choose(self, avoid: frozenset[int], *, stopping: bool) -> int:
+        """The incarnation that gets a new session."""
+        if self._client is None:
+            return self._placement.me
+        target = self._placement.choose(self._ring.candidates(), avoid)
+        if target is not None:
+            return target
+        if stopping or self._placement.me in avoid:
+            raise Refusal("overloaded", "no worker takes new sessions now: the server is stopping or restarting")
+        # Nobody is announced as ready yet, and still a request has come in here: this worker accepts.
+        return self._placement.me
+
+    async def place(self, target: int, session: str | None, request: Request, *, mint: bool) -> Moved | None:
+        """Have `target` claim a new session and run the request."""
+        self._placement.sent(target)
+        order = Order(
+            owner=target,
+            mode="placed",
+            session=session,
+            flags=flags.pack(request.reading, minted=mint),
+            on_answer=lambda: self._placement.answered(target),
+        )
+        return await self._send(order, request)
+
+    async def relay(self, owner: int, session: str, request: Request) -> Moved | None:
+        """Have the session's owner run the request."""
+        order = Order(owner=owner, mode="owned", session=session, flags=flags.pack(request.reading))
+        return await self._send(order, request)
+
+    async def _send(self, order: Order, request: Request) -> Moved | None:
+        assert self._client is not None
+        self._row.add("relayed_out", 1)
+        placed = order.mode == "placed"
+        outcome = await self._client.relay(order, request.scope, request.body, request.send)
+        match outcome:
+            case Taken():
+                return None
+            case NotOwner(incarnation):
+                return Moved(incarnation)
+            case Draining():
+                return Moved(None)
+            case Gone():
+                if placed:
+                    return Moved(None)
+                raise Refusal("session_gone", describe_gone(self._ring, order.owner), owner=order.owner)
+            case OwnerLost(started):
+                if started:
+                    return None  # the reply has begun: returning without its end breaks the client's connection off
+                raise Refusal("session_gone", describe_gone(self._ring, order.owner), owner=order.owner)
+            case Refused(kind, detail):
+                raise Refusal(kind, detail, owner=order.owner)
+            case Overloaded():
+                raise Refusal("overloaded", "this worker has no descriptor left for a relay", owner=order.owner)
+            case Unreachable(reason):
+                if placed:
+                    return Moved(None)
+                raise Refusal("owner_unreachable", reason, owner=order.owner)

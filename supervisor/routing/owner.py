@@ -1,0 +1,72 @@
+"""The owner's side of a relay: whether it takes a request, said before anything runs; then the run."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from shmclaims import AlreadyClaimed, OwnRow
+from supervisor.relay.frames import Ack, Open
+from supervisor.routing import flags
+from supervisor.routing.claims import Claims
+from supervisor.routing.replies import Refusal, Replies
+from supervisor.routing.request import Receive, Request, Send, request_head
+from supervisor.routing.router import Router
+from supervisor.routing.sessions import Owned
+from supervisor.routing.taking import Taker
+
+
+class Owner:
+    """Admits relayed requests and runs them. An admitted one holds its session until it runs or is abandoned."""
+
+    def __init__(self, router: Router, claims: Claims, taker: Taker, replies: Replies, row: OwnRow) -> None:
+        self._router = router
+        self._claims = claims
+        self._taker = taker
+        self._replies = replies
+        self._row = row
+        self._admitted: dict[int, Owned] = {}
+
+    async def admit(self, order: Open) -> Ack:
+        """Say whether this worker takes the request; it may claim the session for that."""
+        placed = order.mode == "placed"
+        if placed and self._router.stopping:
+            return Ack.DRAINING
+        session = order.session
+        if session is None:
+            return Ack.OK
+        own = None if placed else self._claims.book.get(session)
+        if own is None:
+            reading = flags.unpack(order.flags, session)
+            try:
+                own = await self._taker.take(session, start=reading.starts, replace_gone=reading.replaces_gone)
+            except AlreadyClaimed as taken:
+                return Ack.not_owner(taken.claim.incarnation)
+            except Refusal as refusal:
+                return Ack.GONE if refusal.kind == "session_gone" else Ack.refused(refusal.kind, refusal.detail)
+        own.in_flight += 1
+        self._admitted[id(order)] = own
+        return Ack.OK
+
+    async def run(self, order: Open, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        """Run the app for an admitted request."""
+        row = self._row
+        row.add("relayed_in", 1)
+        row.add("in_flight", 1)
+        own = self._admitted.pop(id(order), None)
+        head = request_head(scope)
+        reading = flags.unpack(order.flags, order.session)
+        try:
+            if own is not None:
+                own.in_flight -= 1  # the run counts it in the same step
+            await self._router.run(Request(head, reading, scope, receive, send), own)
+        except Refusal as refusal:
+            await self._replies.send(refusal, head, reading, send, order.session)
+        finally:
+            row.add("in_flight", -1)
+
+    def abandon(self, order: Open) -> None:
+        """The acceptor went away between the answer and the run: let go of the session."""
+        own = self._admitted.pop(id(order), None)
+        if own is not None and self._claims.book.leave(own, time.monotonic()):
+            self._claims.give_back(own)

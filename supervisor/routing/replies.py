@@ -1,0 +1,87 @@
+"""Replies of gym-supervise's own: their facts, their sending, their log line and their count."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from server_adapters.adapter import Adapter, Reading, ReplyKind
+from server_adapters.heads import RequestHead
+from shmclaims import WorkerRing
+
+logger = logging.getLogger("gym_supervise.router")
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+class Refusal(Exception):
+    """A request that is answered without, or instead of, the app. `owner` is the incarnation it was meant for."""
+
+    def __init__(self, kind: ReplyKind, detail: str, *, owner: int | None = None) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.detail = detail
+        self.owner = owner
+
+
+class Replies:
+    """Sends the refusals of one worker, counts them by kind and logs each once."""
+
+    def __init__(self, adapter: Adapter, ring: WorkerRing, *, server: str) -> None:
+        self.counts: Counter[str] = Counter()
+        self._adapter = adapter
+        self._ring = ring
+        self._server = server
+
+    def facts(self, refusal: Refusal, session: str | None) -> dict[str, Any]:
+        """The JSON fields of a reply; what is not known is None."""
+        row = None if refusal.owner is None else self._ring.row(refusal.owner)
+        died_at = None
+        if row is not None and row.died_at:
+            died_at = datetime.fromtimestamp(row.died_at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        return {
+            "detail": refusal.detail,
+            "server": self._server,
+            "session": session,
+            "worker": None if row is None else row.index,
+            "incarnation": refusal.owner,
+            "died_at": died_at,
+        }
+
+    async def send(self, refusal: Refusal, head: RequestHead, reading: Reading, send: Send, session: str | None) -> None:
+        """Send the reply for a refusal, whole."""
+        self.note(refusal, head, session)
+        reply = self._adapter.own_reply(refusal.kind, head, reading, self.facts(refusal, session))
+        await send({"type": "http.response.start", "status": reply.status, "headers": list(reply.headers)})
+        await send({"type": "http.response.body", "body": b"" if head.method == "HEAD" else reply.body})
+
+    async def send_websocket(
+        self, refusal: Refusal, head: RequestHead, reading: Reading, scope: dict[str, Any], send: Send
+    ) -> None:
+        """Refuse a WebSocket before it is accepted: with status and body where the server can, else with 1013."""
+        self.note(refusal, head, reading.session)
+        if "websocket.http.response" not in (scope.get("extensions") or {}):
+            await send({"type": "websocket.close", "code": 1013, "reason": refusal.kind})
+            return
+        reply = self._adapter.own_reply(refusal.kind, head, reading, self.facts(refusal, reading.session))
+        start = {"type": "websocket.http.response.start", "status": reply.status, "headers": list(reply.headers)}
+        await send(start)
+        await send({"type": "websocket.http.response.body", "body": reply.body})
+
+    def note(self, refusal: Refusal, head: RequestHead, session: str | None) -> None:
+        """Count a refusal and log it with its reason. Ids are cut: they can be secrets."""
+        self.counts[refusal.kind] += 1
+        name = "no session" if session is None else f"session {session[:8]}"
+        logger.warning("%s: %s %s, %s: %s", refusal.kind, head.method, head.path, name, refusal.detail)
+
+
+def describe_gone(ring: WorkerRing, incarnation: int) -> str:
+    """What happened to the owner of a gone session, for the person who reads the reply."""
+    row = ring.row(incarnation)
+    if row is None:
+        return "the worker that held this session has exited; its state is lost"
+    when = "" if not row.died_at else " at " + datetime.fromtimestamp(row.died_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"worker {row.index} (pid {row.pid}), which held this session, has exited{when}; its state is lost"

@@ -1,0 +1,51 @@
+"""One request on its way through the router: what has been read of it, and how it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from server_adapters.adapter import Reading
+from server_adapters.heads import RequestHead
+from supervisor.relay.body import BodyReplay
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Request:
+    """An http request. `receive` is replaced by a BodyReplay once the body may have to be sent more than once."""
+
+    __slots__ = ("head", "reading", "receive", "scope", "send")
+
+    def __init__(self, head: RequestHead, reading: Reading, scope: Scope, receive: Receive, send: Send) -> None:
+        self.head = head
+        self.reading = reading
+        self.scope = scope
+        self.receive = receive
+        self.send = send
+
+    @property
+    def body(self) -> BodyReplay:
+        """The body as one that can be sent again when a worker does not take the request."""
+        if not isinstance(self.receive, BodyReplay):
+            self.receive = BodyReplay(self.receive)
+        return self.receive
+
+
+def request_head(scope: Scope) -> RequestHead:
+    """The head of an ASGI http or websocket scope; its path is the one below root_path."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    if root and path.startswith(root):
+        path = path[len(root) :]
+    return RequestHead(
+        scope.get("method", "GET"),
+        path,
+        scope.get("raw_path") or b"",
+        scope.get("query_string", b""),
+        scope["headers"],
+        scope["type"] == "websocket",
+    )

@@ -1,0 +1,215 @@
+"""The router: an ASGI app around the user's app, in every worker.
+
+It reads the session out of each request, and runs the app where this worker owns the session, relays to the owner
+where another does, and refuses with a reason where nobody can serve it (`rule` decides). The app sees its requests as
+if it ran alone.
+"""
+
+from __future__ import annotations
+
+import time
+
+from server_adapters.adapter import Adapter
+from shmclaims import AlreadyClaimed, OwnRow
+from supervisor.relay.body import BodyReplay, ClientGone
+from supervisor.routing import rule
+from supervisor.routing.claims import Claims
+from supervisor.routing.forwarding import Forwarder
+from supervisor.routing.replies import Refusal, Replies
+from supervisor.routing.request import App, Receive, Request, Scope, Send, request_head
+from supervisor.routing.sessions import Owned
+from supervisor.routing.taking import Taker
+from supervisor.routing.visit import Visit
+from supervisor.routing.websockets import WebSockets
+
+MAX_MOVES = 2  # a request goes elsewhere at most twice; then its session moves faster than it does
+
+
+class Router:
+    """The session rule as an ASGI app.
+
+    `ready` is set once the worker accepts, `stopping` when it no longer does: from then on it takes no new sessions.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        adapter: Adapter,
+        claims: Claims,
+        taker: Taker,
+        replies: Replies,
+        forwarder: Forwarder,
+        row: OwnRow,
+        *,
+        incarnation: int,
+        health: str | None = None,
+    ) -> None:
+        self.ready = False
+        self.stopping = False
+        self._app = app
+        self._adapter = adapter
+        self._claims = claims
+        self._book = claims.book
+        self._taker = taker
+        self._replies = replies
+        self._forwarder = forwarder
+        self._websockets = WebSockets(app, adapter, claims, taker, replies)
+        self._row = row
+        self._me = incarnation
+        self._health = health
+        self._has_sessions = adapter.has_sessions
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one ASGI connection: a request, a WebSocket, or the lifespan, which is the app's own."""
+        kind = scope["type"]
+        if kind == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        row = self._row
+        row.add("requests", 1)
+        row.add("in_flight", 1)
+        try:
+            if kind == "http":
+                await self._http(scope, receive, send)
+            elif self._has_sessions:
+                await self._websockets.serve(request_head(scope), scope, receive, send)
+            else:
+                await self._app(scope, receive, send)
+        finally:
+            row.add("in_flight", -1)
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        head = request_head(scope)
+        if head.path == self._health:
+            await self._answer_health(send)
+            return
+        if not self._has_sessions:
+            await self._app(scope, receive, send)
+            return
+        reading = self._adapter.read(head)
+        if reading.needs_body:
+            body = BodyReplay(receive)
+            try:
+                reading = self._adapter.read_body(head, reading, await body.whole())
+            except ClientGone:
+                return
+            receive = body
+        request = Request(head, reading, scope, receive, send)
+        session = reading.session
+        try:
+            if session is not None and not reading.conflict:
+                if reading.mints:
+                    scope["headers"] = list(self._adapter.mint(head, session))
+                own = self._book.get(session)
+                if own is not None:
+                    await self.run(request, own)
+                    return
+            await self._decide(request)
+        except Refusal as refusal:
+            await self._replies.send(refusal, head, reading, send, session)
+
+    async def run(self, request: Request, own: Owned | None) -> None:
+        """Run the app here, under `own`'s claim. No await between finding the session and counting the request."""
+        reading = request.reading
+        if own is not None and reading.starts and reading.typed and self._book.was_closed(own, time.monotonic()):
+            raise Refusal("session_closed", "the session was closed; a start that comes after its close is refused")
+        visit = Visit(self._adapter, self._claims, self._replies, request.head, reading, own, request.send)
+        try:
+            await self._app(request.scope, request.receive, visit.send)
+        finally:
+            visit.finish()
+
+    async def _decide(self, request: Request) -> None:
+        """The request's session is not in this worker's book: follow the rule."""
+        reading = request.reading
+        session = reading.session
+        fact = None if session is None or reading.conflict else self._claims.find(session)
+        decision = rule.decide(reading, fact, me=self._me, owned=False)
+        match decision:
+            case rule.Run() | rule.RunOwned():
+                await self.run(request, None)
+            case rule.Relay(owner):
+                assert session is not None
+                await self._follow(owner, session, request)
+            case rule.ClaimAndRun():
+                assert session is not None
+                await self._follow(self._me, session, request)
+            case rule.Place(mint):
+                await self._place(request, mint=mint)
+            case rule.Refuse("session_gone"):
+                assert fact is not None
+                raise self._taker.gone(fact.incarnation)
+            case rule.Refuse():
+                raise self._taker.conflict(reading)
+
+    async def _place(self, request: Request, *, mint: bool) -> None:
+        """Give a new session to the worker with the most room, which claims it and runs the app."""
+        reading = request.reading
+        session = reading.session
+        if mint:
+            session = self._forwarder.new_id()
+            request.scope["headers"] = list(self._adapter.mint(request.head, session))
+        avoid: frozenset[int] = frozenset()
+        while True:
+            target = self._forwarder.choose(avoid, stopping=self.stopping)
+            if target == self._me:
+                owner = await self._start_here(session, request)
+                if owner is None:
+                    return
+            else:
+                moved = await self._forwarder.place(target, session, request, mint=mint)
+                if moved is None:
+                    return
+                owner = moved.owner
+            if owner is None or session is None:
+                avoid |= {target}
+            elif mint:
+                detail = "the id made for this new session is held by another worker"
+                raise Refusal("session_conflict", detail, owner=owner)
+            else:
+                await self._follow(owner, session, request)
+                return
+
+    async def _start_here(self, session: str | None, request: Request) -> int | None:
+        """Claim a new session for this worker and run the app; returns its owner when another was quicker."""
+        own = None
+        if session is not None:
+            reading = request.reading
+            try:
+                own = await self._taker.take(session, start=reading.starts, replace_gone=reading.replaces_gone)
+            except AlreadyClaimed as taken:
+                return taken.claim.incarnation
+        await self.run(request, own)
+        return None
+
+    async def _follow(self, owner: int, session: str, request: Request) -> None:
+        """Have the session's owner run the request; when the claim moves meanwhile, go after it."""
+        for _ in range(1 + MAX_MOVES):
+            if owner == self._me:
+                taker = await self._start_here(session, request)
+                if taker is None:
+                    return
+                owner = taker
+                continue
+            moved = await self._forwarder.relay(owner, session, request)
+            if moved is None:
+                return
+            if moved.owner is not None:
+                owner = moved.owner
+                continue
+            fact = self._claims.find(session)
+            if fact is not None and not fact.live:
+                raise self._taker.gone(fact.incarnation)
+            owner = self._me if fact is None else fact.incarnation
+        raise Refusal("session_conflict", "the session's claim moved while its request was on the way", owner=owner)
+
+    async def _answer_health(self, send: Send) -> None:
+        ready = self.ready and not self.stopping
+        body = b"ok\n" if ready else b"not ready\n"
+        headers = [
+            (b"content-type", b"text/plain"),
+            (b"content-length", b"%d" % len(body)),
+            (b"cache-control", b"no-store"),
+        ]
+        await send({"type": "http.response.start", "status": 200 if ready else 503, "headers": headers})
+        await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,175 @@
+"""One request's run through the app on the worker that owns its session: what its reply does to the claim.
+
+The app's messages pass through `Visit.send`. At the reply's head the adapter looks for an id that the app has just
+given out; it is claimed before the head leaves, since from then on a client can name it. Where that fails the app's
+reply is withheld and the reason sent in its place.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from server_adapters.adapter import Adapter, Reading
+from server_adapters.heads import RequestHead, ResponseHead
+from shmclaims import AlreadyClaimed, ClaimGone, ClaimTimeout, TableFull
+from supervisor.routing.claims import Claims
+from supervisor.routing.replies import Refusal, Replies, Send
+from supervisor.routing.sessions import Owned
+
+LONGEST_READ_REPLY = 4 * 1024 * 1024  # a reply's body is read for an end up to here; a longer one ends nothing
+
+
+class Visit:
+    """One request that runs here. `own` is the session it runs under, None when it has none."""
+
+    __slots__ = (
+        "_adapter",
+        "_body",
+        "_claims",
+        "_complete",
+        "_head",
+        "_issued",
+        "_made",
+        "_own",
+        "_reading",
+        "_replies",
+        "_reply_head",
+        "_send",
+        "_session",
+        "_status",
+        "_withheld",
+    )
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        claims: Claims,
+        replies: Replies,
+        head: RequestHead,
+        reading: Reading,
+        own: Owned | None,
+        send: Send,
+    ) -> None:
+        self._adapter = adapter
+        self._claims = claims
+        self._replies = replies
+        self._head = head
+        self._reading = reading
+        self._own = own
+        self._session = None if own is None else own.session
+        self._made = own is not None and claims.book.enter(own)
+        self._issued: Owned | None = None
+        self._send = send
+        self._status = 0
+        self._complete = False
+        self._withheld = False
+        self._reply_head: ResponseHead | None = None
+        self._body: bytearray | None = bytearray() if reading.wants_reply_body else None
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """The app's `send`."""
+        kind = message["type"]
+        if kind == "http.response.start":
+            message = await self._read_head(message)
+            if self._withheld:
+                return
+        elif kind == "http.response.body":
+            if self._withheld:
+                return
+            if self._body is not None:
+                self._collect(message.get("body", b""))
+            if not message.get("more_body", False):
+                self._complete = True
+        await self._send(message)
+
+    async def _read_head(self, message: dict[str, Any]) -> dict[str, Any]:
+        status = self._status = message["status"]
+        reply = ResponseHead(status, message.get("headers", ()))
+        if self._body is not None:
+            self._reply_head = reply
+        seen = self._adapter.reply(self._head, self._reading, self._session, reply)
+        own = self._own
+        if seen.issued is not None and seen.issued != self._session:
+            try:
+                self._issued = await self._claim_issued(seen.issued)
+            except Refusal as refusal:
+                self._withheld = True
+                await self._replies.send(refusal, self._head, self._reading, self._send, seen.issued)
+                return message
+            if own is not None:
+                self._claims.book.end(own, time.monotonic())
+        elif own is not None:
+            if seen.expired:
+                self._claims.book.end(own, time.monotonic())
+            elif seen.issued is not None or not (self._reading.mints or self._adapter.life.kept_by_reply):
+                own.kept = True
+        return message if seen.headers is None else {**message, "headers": list(seen.headers)}
+
+    async def _claim_issued(self, session: str) -> Owned:
+        """Claim an id that the app has just given out, before its client learns it."""
+        try:
+            issued = await self._claims.take(session, start=self._reading.starts)
+        except (AlreadyClaimed, ClaimGone) as taken:
+            detail = "the app gave out a session id that another worker holds; its reply was withheld"
+            raise Refusal("session_conflict", detail, owner=taken.claim.incarnation) from taken
+        except TableFull as full:
+            raise Refusal("table_full", f"{full}; the app had run, its reply was withheld") from full
+        except ClaimTimeout as late:
+            raise Refusal("claim_timeout", f"{late}; the app had run, its reply was withheld") from late
+        self._claims.book.enter(issued)
+        issued.kept = True
+        return issued
+
+    def _collect(self, body: bytes) -> None:
+        assert self._body is not None
+        if len(self._body) + len(body) > LONGEST_READ_REPLY:
+            self._body = None
+        else:
+            self._body += body
+
+    def finish(self) -> None:
+        """The app's callable has returned or raised: settle what that means for the session, then let go of it."""
+        now = time.monotonic()
+        own = self._own if self._issued is None else self._issued
+        if own is not None:
+            self._settle(own, now)
+        claims = self._claims
+        for held in (self._own, self._issued):
+            if held is None:
+                continue
+            if claims.book.leave(held, now):
+                claims.give_back(held)
+            else:
+                claims.touch(held, now)
+        claims.publish()
+
+    def _settle(self, own: Owned, now: float) -> None:
+        book, reading = self._claims.book, self._reading
+        succeeded = self._complete and 200 <= self._status < 300
+        if reading.starts:
+            created_nothing = (
+                book.life.rolls_back
+                and reading.typed
+                and 400 <= self._status < 500
+                and self._made
+                and own.in_flight == 1
+                and not own.succeeded
+            )
+            if created_nothing:
+                book.forget(own)
+                return
+            book.start(own, succeeded=succeeded, now=now)
+        elif self._ends():
+            if reading.typed:
+                book.close(own, now)
+            else:
+                book.end(own, now)
+        own.succeeded = own.succeeded or succeeded
+
+    def _ends(self) -> bool:
+        if self._reading.ends:
+            return True
+        if self._body is None or self._reply_head is None or not self._complete:
+            return False
+        return self._adapter.read_reply_body(self._head, self._reading, self._reply_head, bytes(self._body))
