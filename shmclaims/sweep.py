@@ -1,0 +1,103 @@
+"""Retires the records of gone sessions when their time is up; in the supervisor only.
+
+It looks without a lock, a few buckets at a call, and empties a slot only under its stripe and after a second look. It
+never waits for a stripe: the holder may be dead, and this process is the one that repairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import posix_ipc
+
+from shmclaims.claims import Claim
+from shmclaims.layout import BUCKET, LOW_HALF, OWNER_WORD, SLOT_WORDS, TAGS_WORD
+
+if TYPE_CHECKING:
+    from shmclaims.segment import Segment
+
+
+class GoneSweep:
+    """A cursor over the whole table.
+
+    Args:
+        segment: the supervisor's own
+        retired: told (digest in hex, claim) of every record that is retired, since from then on its id can start empty
+    """
+
+    def __init__(self, segment: Segment, *, retired: Callable[[str, Claim], None] = lambda digest, claim: None) -> None:
+        self._words = segment.words
+        self._ring = segment.ring
+        self._stripes = segment.stripes
+        self._table = segment.table
+        self._retired = retired
+        self._cursor = 0  # bucket
+        self._gone_since: dict[int, float] = {}  # incarnation -> wall seconds; the ring forgets rows that are reused
+        self._seen: set[int] = set()  # gone incarnations met in this round
+
+    def step(self, now: float, *, retention_seconds: float | None, budget: int) -> int:
+        """Look at `budget` slots or a few more, and retire the gone records older than `retention_seconds` (None: keep all).
+
+        Args:
+            now: wall seconds
+            retention_seconds: since the owner's death
+            budget: slots to look at; the next call goes on behind them
+
+        Returns:
+            how many records were retired
+        """
+        if retention_seconds is None:
+            return 0
+        geometry = self._table.geometry
+        count = 0
+        for _ in range(min(-(-budget // BUCKET), geometry.slots // BUCKET)):
+            count += self._bucket(self._cursor, now - retention_seconds, now)
+            self._cursor += 1
+            if self._cursor == geometry.slots // BUCKET:
+                self._cursor = 0
+                self._gone_since = {one: self._gone_since[one] for one in self._seen}
+                self._seen = set()
+        return count
+
+    def _bucket(self, bucket: int, died_before: float, now: float) -> int:
+        words = self._words
+        start = self._table.geometry.slots_word + bucket * BUCKET * SLOT_WORDS
+        due = []
+        for number, control in enumerate(words[start : start + BUCKET * SLOT_WORDS : SLOT_WORDS].tolist()):
+            if control:
+                slot = start + number * SLOT_WORDS
+                owner = words[slot + OWNER_WORD] & LOW_HALF
+                if not self._ring.is_live(owner) and self._died_at(owner, now) <= died_before:
+                    due.append(slot)
+        return self._retire(bucket // self._table.geometry.buckets_a_stripe, bucket, due) if due else 0
+
+    def _died_at(self, owner: int, now: float) -> float:
+        self._seen.add(owner)
+        if owner not in self._gone_since:
+            row = self._ring.row(owner)
+            self._gone_since[owner] = row.died_at if row is not None else now
+        return self._gone_since[owner]
+
+    def _retire(self, stripe: int, bucket: int, due: list[int]) -> int:
+        words, semaphore = self._words, self._stripes.semaphores[stripe]
+        if self._stripes.flagged(stripe):
+            return 0
+        try:
+            semaphore.acquire(0)
+        except posix_ipc.BusyError:
+            return 0
+        retired = []
+        try:
+            first = self._table.geometry.slots_word + bucket * BUCKET * SLOT_WORDS
+            for slot in due:
+                if words[slot] and not self._ring.is_live(words[slot + OWNER_WORD] & LOW_HALF):
+                    retired.append(self._table.read_slot(slot))
+                    words[slot] = 0
+                    words[TAGS_WORD + bucket * BUCKET + (slot - first) // SLOT_WORDS] = 0
+        finally:
+            semaphore.release()
+        for record in retired:
+            if record is not None:
+                self._retired(*record)
+        return len(retired)

@@ -1,0 +1,224 @@
+"""The ring of worker rows: who lives, what each is about to lock, and its counters.
+
+Ownership is an incarnation, a number that the supervisor hands out once and that is never a pid. Row `incarnation % 256`
+belongs to it until the row is given to a later one, which happens only when it is dead and its stripe is repaired; an
+incarnation that no row names is gone.
+
+Why unlocked reads are safe: each word has one writer. The supervisor writes state, pid, index and times; the worker
+writes its intent, heartbeat and counters (the supervisor clears an intent only when its worker is dead or has marked it
+abandoned). The state word holds the incarnation as well, so one load says whose row it is and whether it lives. A stale
+read of the state costs a request relayed to a worker that has just died; a stale counter costs a slightly worse placement.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from shmclaims.layout import (
+    COUNTERS,
+    MAX_INCARNATION,
+    NEXT_INCARNATION_WORD,
+    RING_END_WORD,
+    RING_WORD,
+    ROW_WORDS,
+    ROWS,
+    SEAT_WORDS,
+    SEATS,
+    SEATS_WORD,
+    Row,
+    RowState,
+    SeatState,
+    row_word,
+)
+
+_STATE, _INTENT, _INDEX, _SESSIONS = Row.STATE.value, Row.INTENT.value, Row.INDEX.value, Row.SESSIONS.value
+_FREE, _READY, _DEAD = RowState.FREE.value, RowState.READY.value, RowState.DEAD.value
+_HEARTBEAT, _HEARTBEAT_AT = Row.HEARTBEAT.value, Row.HEARTBEAT_AT.value
+COUNTER_MASK = (1 << 64) - 1
+
+
+class RingFull(Exception):  # noqa: N818 -- the name says what is the matter
+    """Every row is live or waits for its stripe's repair."""
+
+
+class RowView(NamedTuple):
+    """A row as it was read; times of start and death in wall seconds (0: not yet), heartbeat_at in monotonic ms."""
+
+    incarnation: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls on a record
+    state: RowState
+    pid: int
+    started_at: int
+    died_at: int
+    heartbeat: int
+    heartbeat_at: int
+    sessions: int
+    claims: int
+    unseeded: int
+    in_flight: int
+    requests: int
+    relayed_out: int
+    relayed_in: int
+    connections: int
+    rss_bytes: int
+
+
+class SeatView(NamedTuple):
+    """What a worker index is up to; `incarnation` is its latest (0: none yet)."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls on a record
+    state: SeatState
+    incarnation: int
+    restarts: int
+
+
+class OwnRow:
+    """A worker's own counters and heartbeat. For one thread: an addition is a load and a store."""
+
+    def __init__(self, words: memoryview, incarnation: int) -> None:
+        self._words = words
+        self._row = row_word(incarnation)
+
+    def add(self, counter: str, amount: int) -> None:
+        """Add `amount` (may be negative) to a counter of `RowView`."""
+        word = self._row + COUNTERS[counter]
+        self._words[word] = (self._words[word] + amount) & COUNTER_MASK
+
+    def set(self, counter: str, value: int) -> None:
+        """Set a counter of `RowView`."""
+        self._words[self._row + COUNTERS[counter]] = value
+
+    def beat(self, now: float) -> None:
+        """One heartbeat; `now` in monotonic seconds."""
+        self._words[self._row + _HEARTBEAT] += 1
+        self._words[self._row + _HEARTBEAT_AT] = int(now * 1000)
+
+
+class WorkerRing:
+    """The rows and seats of one segment."""
+
+    def __init__(self, words: memoryview) -> None:
+        self._words = words
+
+    # ---- the supervisor
+
+    def register(self, index: int, *, now: float) -> int:
+        """Give a worker about to be forked its incarnation; its row is BOOTING, and live, from here on.
+
+        Args:
+            index: the worker's index, 0 to 255
+            now: wall seconds
+
+        Raises:
+            RingFull: no row is dead and repaired
+        """
+        words = self._words
+        first = words[NEXT_INCARNATION_WORD]
+        for incarnation in range(first, min(first + ROWS, MAX_INCARNATION + 1)):
+            row = row_word(incarnation)
+            if not self.is_live(words[row] >> 8) and not words[row + _INTENT]:
+                break
+        else:
+            raise RingFull(f"no worker row is free: found {ROWS} that are live or in repair")
+        words[NEXT_INCARNATION_WORD] = incarnation + 1
+        words[row] = 0  # from here on the row's former worker is gone by absence
+        for word in range(row + 1, row + ROW_WORDS):
+            words[word] = 0
+        words[row + _INDEX] = index
+        words[row + Row.STARTED_AT] = int(now)
+        words[row] = incarnation << 8 | RowState.BOOTING
+        return incarnation
+
+    def set_pid(self, incarnation: int, pid: int) -> None:
+        """Note the worker's pid, for people."""
+        self._words[self._held(incarnation) + Row.PID] = pid
+
+    def set_state(self, incarnation: int, state: RowState) -> None:
+        """Move a live worker to another live state."""
+        if state in (RowState.FREE, RowState.DEAD):
+            msg = f"row state: found {state.name}, expected a live one; a worker dies by mark_dead"
+            raise ValueError(msg)
+        self._words[self._held(incarnation)] = incarnation << 8 | state
+
+    def mark_dead(self, incarnation: int, *, now: float) -> None:
+        """One store, and all the worker's claims are gone. Only after waitid has shown its exit; `now` in wall seconds."""
+        row = self._held(incarnation)
+        self._words[row + Row.DIED_AT] = int(now)
+        self._words[row] = incarnation << 8 | _DEAD
+
+    def set_seat(self, index: int, state: SeatState, *, incarnation: int, restarts: int) -> None:
+        """Say what a worker index (0 to 255) is up to."""
+        if not 0 <= index < SEATS:
+            msg = f"worker index: found {index}, expected 0 to {SEATS - 1}"
+            raise ValueError(msg)
+        word = SEATS_WORD + index * SEAT_WORDS
+        self._words[word + 1] = restarts
+        self._words[word] = incarnation << 8 | state
+
+    def _held(self, incarnation: int) -> int:
+        row = row_word(incarnation)
+        if self._words[row] >> 8 != incarnation:
+            msg = f"incarnation {incarnation} has no row: found {self._words[row] >> 8} in its place"
+            raise LookupError(msg)
+        return row
+
+    # ---- everybody
+
+    def is_live(self, incarnation: int) -> bool:
+        """Whether the incarnation lives: the one judge of it, for lookup, claim, repair, sweep and register alike."""
+        word: int = self._words[RING_WORD + incarnation % ROWS * ROW_WORDS]
+        return word >> 8 == incarnation and _FREE < word & 255 < _DEAD
+
+    def row(self, incarnation: int) -> RowView | None:
+        """The incarnation's row, or None when the ring has forgotten it."""
+        view = self._view(row_word(incarnation))
+        return view if view is not None and view.incarnation == incarnation else None
+
+    def rows(self) -> list[RowView]:
+        """Every row in use, dead ones included, by incarnation."""
+        views = (self._view(row) for row in range(RING_WORD, RING_END_WORD, ROW_WORDS))
+        return sorted(view for view in views if view is not None)
+
+    def seats(self) -> list[SeatView]:
+        """Every worker index that is not EMPTY."""
+        found = []
+        words = self._words[SEATS_WORD : SEATS_WORD + SEATS * SEAT_WORDS].tolist()
+        for index in range(SEATS):
+            word, restarts = words[index * SEAT_WORDS], words[index * SEAT_WORDS + 1]
+            if word & 255:
+                found.append(SeatView(index, SeatState(word & 255), word >> 8, restarts))
+        return found
+
+    def candidates(self) -> list[tuple[int, int, int]]:
+        """(incarnation, index, open sessions) of every READY worker: what placement chooses from."""
+        words = self._words
+        found = []
+        for number, word in enumerate(words[RING_WORD:RING_END_WORD:ROW_WORDS].tolist()):
+            if word & 255 == _READY:
+                row = RING_WORD + number * ROW_WORDS
+                found.append((word >> 8, words[row + _INDEX], words[row + _SESSIONS]))
+        return found
+
+    def intents(self) -> list[tuple[int, int]]:
+        """(row word, intent) of every row whose intent is set."""
+        column = self._words[RING_WORD + _INTENT : RING_END_WORD : ROW_WORDS].tolist()
+        return [(RING_WORD + number * ROW_WORDS, intent) for number, intent in enumerate(column) if intent]
+
+    def own(self, incarnation: int) -> OwnRow:
+        """The writer of a worker's own counters; for the worker alone."""
+        return OwnRow(self._words, incarnation)
+
+    def _view(self, row: int) -> RowView | None:
+        while True:
+            word, *fields = self._words[row : row + ROW_WORDS].tolist()
+            if word == self._words[row]:
+                break  # else the row has just changed hands
+        if not word & 255:
+            return None
+        at = [fields[number - 1] for number in (Row.INDEX, Row.PID, Row.STARTED_AT, Row.DIED_AT)]
+        rest = fields[Row.HEARTBEAT - 1 : Row.RSS_BYTES]
+        return RowView(word >> 8, at[0], RowState(word & 255), *at[1:], *rest)
+
+    def __repr__(self) -> str:
+        live = sum(self.is_live(view.incarnation) for view in self.rows())
+        return f"<WorkerRing live={live} next={self._words[NEXT_INCARNATION_WORD]}>"
