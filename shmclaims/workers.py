@@ -33,6 +33,7 @@ from shmclaims.layout import (
 
 _STATE, _INTENT, _INDEX, _SESSIONS = Row.STATE.value, Row.INTENT.value, Row.INDEX.value, Row.SESSIONS.value
 _FREE, _READY, _DEAD = RowState.FREE.value, RowState.READY.value, RowState.DEAD.value
+_CLAIMS, _UNSEEDED, _CONNECTIONS = Row.CLAIMS.value, Row.UNSEEDED.value, Row.CONNECTIONS.value
 _HEARTBEAT, _HEARTBEAT_AT = Row.HEARTBEAT.value, Row.HEARTBEAT_AT.value
 COUNTER_MASK = (1 << 64) - 1
 
@@ -198,6 +199,27 @@ class WorkerRing:
                 row = RING_WORD + number * ROW_WORDS
                 found.append((word >> 8, words[row + _INDEX], words[row + _SESSIONS]))
         return found
+
+    def claim_totals(self) -> tuple[int, int]:
+        """(claims, those without a start) over all live workers: what the limits are compared with."""
+        words = self._words
+        claims = unseeded = 0
+        for number, word in enumerate(words[RING_WORD:RING_END_WORD:ROW_WORDS].tolist()):
+            if _FREE < word & 255 < _DEAD:
+                row = RING_WORD + number * ROW_WORDS
+                claims += words[row + _CLAIMS]
+                unseeded += words[row + _UNSEEDED]
+        return claims, unseeded
+
+    def fewest_connections(self, me: int) -> int:
+        """Connections of the READY worker, other than `me`, that has the fewest; 0 when there is no other."""
+        words = self._words
+        fewest = None
+        for number, word in enumerate(words[RING_WORD:RING_END_WORD:ROW_WORDS].tolist()):
+            if word & 255 == _READY and word >> 8 != me:
+                count = words[RING_WORD + number * ROW_WORDS + _CONNECTIONS]
+                fewest = count if fewest is None else min(fewest, count)
+        return fewest or 0
 
     def intents(self) -> list[tuple[int, int]]:
         """(row word, intent) of every row whose intent is set."""
