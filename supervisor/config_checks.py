@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from supervisor import config_uvicorn
 from supervisor.config_bind import UNIX_PATH_BYTES, Bind, FormError
-from supervisor.config_errors import describe, shape_tail
+from supervisor.config_errors import SECRET_KEYS, describe, found_at, shape_tail
 from supervisor.config_models import MAX_WORKERS, Affinity, Config, ServerConfig
 from supervisor.config_paths import NAME, NAME_FORM, SOCKET_SUFFIX
 from supervisor.config_yaml import Document, Path
@@ -20,13 +20,15 @@ from supervisor.config_yaml import Document, Path
 def add_problems(document: Document, folder: str) -> None:
     """Add every error of this kind to the document's."""
     data = document.data if isinstance(document.data, dict) else {}
-    servers = {name: server for name, server in _mapping(data.get("servers")).items() if isinstance(server, dict)}
+    named = _mapping(data.get("servers"))
+    servers = {name: server for name, server in named.items() if isinstance(server, dict)}
     if isinstance(name := data.get("name"), str) and ("name",) not in document.broken and not NAME.fullmatch(name):
         document.complain(("name",), shape_tail(describe(name), NAME_FORM))
+    for name in named:
+        if not NAME.fullmatch(name):
+            document.complain(("servers", name), shape_tail(f"the name {name!r}", NAME_FORM))
     for name, server in servers.items():
         path: Path = ("servers", name)
-        if not NAME.fullmatch(name):
-            document.complain(path, shape_tail(f"the name {name!r}", NAME_FORM))
         _check_affinity(document, path, server)
         for key, value in _mapping(server.get("uvicorn")).items():
             if problem := config_uvicorn.problem(key, value):
@@ -74,7 +76,9 @@ def _check_affinity(document: Document, path: Path, server: Mapping[str, Any]) -
     for error in check_options(options):
         place = (*here, *_split(error.key))
         if place not in document.broken:
-            document.complain(place, str(error))
+            hidden = place[-1] in SECRET_KEYS or place in document.from_environment
+            found = found_at(document, place, None) if hidden else str(error.found)
+            document.complain(place, shape_tail(found, str(error.expected)))
 
 
 def _split(key: str) -> Iterator[str | int]:

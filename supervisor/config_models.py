@@ -37,6 +37,8 @@ def _path(value: object, info: ValidationInfo) -> object:
 
 
 def _bind(value: object, info: ValidationInfo) -> object:
+    if isinstance(value, int) and not isinstance(value, bool):
+        raise FormError(FORMS, do=f"write 127.0.0.1:{value}, or :{value} for every address of this host")
     return Bind.parse(value, folder=_folder(info)) if isinstance(value, str) else value
 
 

@@ -35,7 +35,6 @@ REFUSED: dict[str, str] = {
     "env_file": "say it with the server's own `env`",
     "http2": "HTTP/2 requests are not relayed between workers",
     "log_config": _LOGS,
-    "interface": "the router in front of the app is ASGI 3, and finds out by itself what the app is",
 }
 
 

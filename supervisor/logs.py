@@ -107,7 +107,7 @@ def configure(log: LogConfig, *, role: str) -> None:
 
     Args:
         log: level and format.
-        role: `guardian`, `supervisor`, or a worker's name such as `counter/0`; lines show it. Workers write from a
+        role: `guardian`, `supervisor`, or a worker's name such as `counter.0`; lines show it. Workers write from a
             thread; the other two from the calling one, without waiting.
 
     """

@@ -1,0 +1,98 @@
+"""`status` and `claims` for people: the structures of `ops.dump` as tables."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from ops.times import age
+
+STATE_STYLES = {
+    "ready": "green",
+    "live": "green",
+    "booting": "yellow",
+    "draining": "yellow",
+    "stopping": "yellow",
+    "backoff": "red",
+    "failed": "bold red",
+    "gone": "red",
+}
+FULL_SHARE = 0.8
+
+
+def _table(*columns: str, title: str = "") -> Table:
+    table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", title_style="bold", pad_edge=False)
+    for column in columns:
+        numeric = column not in ("state", "server", "session", "digest", "opened", "last used")
+        table.add_column(column, justify="right" if numeric else "left", no_wrap=True)
+    return table
+
+
+def _state(state: str) -> Text:
+    return Text(state, style=STATE_STYLES.get(state, ""))
+
+
+def _or_dash(value: Any) -> str:
+    return "-" if value is None else str(value)
+
+
+def status(content: dict[str, Any]) -> RenderableType:
+    """Supervisor and servers, one table each."""
+    supervisor = content["supervisor"]
+    since = f", since {supervisor['started_at']}" if supervisor["started_at"] else ""
+    version = f", version {supervisor['version']}" if supervisor["version"] else ""
+    parts: list[RenderableType] = [Text(f"supervisor {_or_dash(supervisor['pid'])}{since}{version}")]
+    for name, server in content["servers"].items():
+        claims = server["claims"]
+        used = claims["live"] + claims["gone"]
+        warning = " - nearly full" if used >= FULL_SHARE * claims["capacity"] else ""
+        title = (
+            f"{escape(name)} on {escape(_or_dash(server['bind']))}: {claims['live']} live and {claims['gone']} gone "
+            f"claims of {claims['capacity']}{warning}"
+        )
+        table = _table(
+            "worker", "pid", "incarnation", "state", "sessions", "in flight", "requests", "relayed out", "relayed in",
+            "restarts", "heartbeat", "memory", title=title,
+        )  # fmt: skip
+        for worker in server["workers"]:
+            beat, memory = worker["heartbeat_age_seconds"], worker["rss_bytes"]
+            table.add_row(
+                str(worker["index"]),
+                _or_dash(worker["pid"]),
+                _or_dash(worker["incarnation"]),
+                _state(worker["state"]),
+                *(str(worker[key]) for key in ("sessions", "in_flight", "requests", "relayed_out", "relayed_in")),
+                str(worker["restarts"]),
+                "-" if beat is None else f"{age(beat)} ago",
+                "-" if memory is None else f"{memory / 2**20:.0f} MiB",
+            )
+        parts += [Text(""), table]
+    return Group(*parts)
+
+
+def claims(entries: Iterable[dict[str, Any]], *, rows: int | None = None) -> RenderableType:
+    """Claims, at most `rows` of them."""
+    table = _table("server", "session", "state", "worker", "incarnation", "opened", "last used", "digest")
+    entries = iter(entries)
+    for entry in itertools.islice(entries, rows):
+        table.add_row(
+            escape(entry["server"]),
+            escape(f"{entry['session']}..." if entry["session"] else "-"),
+            _state(entry["state"]),
+            _or_dash(entry["worker"]),
+            _or_dash(entry["incarnation"]),
+            _or_dash(entry["opened_at"]),
+            _or_dash(entry["last_used_at"]),
+            entry["digest"],
+        )
+    more = sum(1 for _ in entries)
+    total = table.row_count + more
+    words = f"{total} claim{'' if total == 1 else 's'}" + (f", the first {table.row_count} shown" if more else "")
+    return Group(table, Text(words)) if total else Text("no claims")

@@ -1,0 +1,1 @@
+"""The subcommands, one module each; `supervisor.cli` imports them by name."""

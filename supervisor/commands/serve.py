@@ -1,0 +1,39 @@
+"""`gym-supervise serve`: run in the foreground until stopped."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+import click
+
+from supervisor import logs
+from supervisor.config import load
+
+EPILOG = """\b
+Examples:
+  gym-supervise serve config.yaml
+  SECRET=... gym-supervise serve /etc/my-env/config.yaml
+
+\b
+Signals: TERM or INT stop gracefully, a second one at once; QUIT at once.
+"""
+
+
+def run_file(path: str | os.PathLike[str]) -> int:
+    """Serve a config file until a signal stops it; returns the exit status."""
+    from supervisor import serve
+
+    config = load(path)
+    logs.configure(config.log, role="supervisor")
+    logger = logging.getLogger("gym_supervise.config")
+    for warning in config.warnings:
+        logger.warning("%s: %s", config.source, warning)
+    return serve.run(config)
+
+
+@click.command("serve", epilog=EPILOG)
+@click.argument("config", type=click.Path())
+def command(config: str) -> int:
+    """Run the servers of CONFIG in the foreground until stopped."""
+    return run_file(config)
