@@ -54,7 +54,11 @@ def _import(reference: str) -> Any:
         try:
             found = getattr(found, name)
         except AttributeError:
-            names = ", ".join(sorted(n for n in vars(found) if not n.startswith("_"))[:12]) if hasattr(found, "__dict__") else ""
+            names = (
+                ", ".join(sorted(n for n in vars(found) if not n.startswith("_"))[:12])
+                if hasattr(found, "__dict__")
+                else ""
+            )
             raise AppError(
                 f"app: found {reference!r}, but {module} has no {attribute!r}; it has: {names or 'nothing'}"
             ) from None

@@ -26,7 +26,11 @@ class Server(uvicorn.Server):
     """
 
     def __init__(
-        self, config: uvicorn.Config, *, open: Callable[[], Awaitable[None]], drain: Callable[[], Awaitable[None]]  # noqa: A002
+        self,
+        config: uvicorn.Config,
+        *,
+        open: Callable[[], Awaitable[None]],
+        drain: Callable[[], Awaitable[None]],
     ) -> None:
         super().__init__(config)
         self._open = open

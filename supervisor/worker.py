@@ -1,8 +1,8 @@
 """A worker: the user's app under uvicorn, with the router around it and the supervisor on the other end of a link.
 
-    fork -> load the app -> lifespan start-up -> private socket -> public listener -> Ready
-    StopAccepting -> public listener closed -> Quiet once no public connection is left
-    Finish -> relayed requests end -> lifespan shut-down -> exit 0
+fork -> load the app -> lifespan start-up -> private socket -> public listener -> Ready
+StopAccepting -> public listener closed -> Quiet once no public connection is left
+Finish -> relayed requests end -> lifespan shut-down -> exit 0
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main(spec: WorkerSpec) -> int:
     try:
         app, asgi = load_app(spec.server)
         adapter = registry.build(_affinity(spec), app, server=spec.name)
-    except BaseException:  # noqa: BLE001 - an app may call sys.exit while it is imported
+    except BaseException:
         return _boot_failed(spec, traceback.format_exc())
     worker = Worker(spec, asgi, adapter)
     config = worker.server.config
@@ -88,7 +88,7 @@ class Worker:
         except SystemExit:
             # uvicorn's way to say that the lifespan's start-up failed; the app's own text is in the message.
             return _boot_failed(self.spec, self.lifespan.failure or "the app's lifespan start-up failed")
-        except Exception:  # noqa: BLE001 - whatever keeps a worker from serving is told once, by the supervisor
+        except Exception:
             if self.routing.router.ready:
                 raise
             return _boot_failed(self.spec, traceback.format_exc())

@@ -108,9 +108,7 @@ def assemble(spec: WorkerSpec, app: App, adapter: Adapter) -> Routing:
     taker = Taker(claims, ring)
     replies = Replies(adapter, ring, server=spec.name)
     forwarder = Forwarder(client, Placement(spec.server.placement, me), ring, row)
-    router = Router(
-        app, adapter, claims, taker, replies, forwarder, row, incarnation=me, health=spec.server.health
-    )
+    router = Router(app, adapter, claims, taker, replies, forwarder, row, incarnation=me, health=spec.server.health)
     if alone:
         return Routing(spec, row, router, claims, None, None)
     owner = Owner(router, claims, taker, replies, row)

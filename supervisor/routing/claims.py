@@ -8,14 +8,28 @@ emptying of a slot and its leaving the book: for this worker the two are one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import random
 import time
 from typing import Protocol
 
 from server_adapters.adapter import Life
-from shmclaims import AlreadyClaimed, ClaimState, ClaimTable, ClaimTimeout, Handle, OwnRow, StripeBusy, TableFull, WorkerRing
+from shmclaims import (
+    AlreadyClaimed,
+    ClaimState,
+    ClaimTable,
+    ClaimTimeout,
+    Handle,
+    OwnRow,
+    StripeBusy,
+    TableFull,
+    WorkerRing,
+)
 from supervisor.routing.rule import ClaimFact
 from supervisor.routing.sessions import Book, Owned
+
+logger = logging.getLogger("gym_supervise.router")
 
 FIRST_PAUSE_SECONDS = 0.0002
 LONGEST_PAUSE_SECONDS = 0.02  # ordinary contention ends within 13 ms; a repair within 21 ms
@@ -28,8 +42,8 @@ class Claims(Protocol):
 
     book: Book
 
-    def find(self, session: str) -> ClaimFact | None:
-        """What the table says of a session that is not in the book."""
+    async def find(self, session: str) -> ClaimFact | None:
+        """What the table says of a session that is not in the book. Raises ClaimTimeout."""
 
     async def take(self, session: str, *, start: bool = False, replace_gone: bool = False) -> Owned:
         """Claim a session for this worker, or find it in the book.
@@ -69,38 +83,41 @@ class SharedClaims:
         self._max_sessions = max_sessions
         self._claim_seconds = claim_seconds
         self._published = (0, 0, 0)
+        self.recycled = 0
 
-    def find(self, session: str) -> ClaimFact | None:
-        claim = self._table.lookup(session.encode())
-        return None if claim is None else ClaimFact(claim.incarnation, claim.state is ClaimState.LIVE)
+    async def find(self, session: str) -> ClaimFact | None:
+        key = session.encode()
+        turns: Turns | None = None
+        while True:
+            try:
+                claim = self._table.lookup(key)
+            except StripeBusy:
+                # The slot is torn for longer than a writer takes, and its stripe is in repair.
+                turns = turns or Turns(session, self._claim_seconds)
+                await turns.wait()
+            else:
+                return None if claim is None else ClaimFact(claim.incarnation, claim.state is ClaimState.LIVE)
 
     async def take(self, session: str, *, start: bool = False, replace_gone: bool = False) -> Owned:
         key = session.encode()
-        give_up_at: float | None = None
-        pause = FIRST_PAUSE_SECONDS
+        turns: Turns | None = None
         while True:
             own = self.book.get(session)
             if own is not None:
                 return own
             self._check_room(start=start)
-            now = time.monotonic()
             try:
                 handle = self._table.try_claim(key, now=time.time(), replace_gone=replace_gone)
             except StripeBusy:
                 pass
             except AlreadyClaimed as taken:
-                # A claim of this worker's own that is not in its book is in the hands of a thread of the app's or of
-                # an audit: it ends in a moment.
+                # A claim of this worker's own that its book lacks was left by an exception: `audit` gives it back.
                 if taken.claim.incarnation != self._me:
                     raise
             else:
-                return self._enter(session, handle, now)
-            if give_up_at is None:
-                give_up_at = now + self._claim_seconds
-            elif now >= give_up_at:
-                raise ClaimTimeout(f"session {session[:8]}: no turn at its stripe within {self._claim_seconds:g} s")
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 (spreads retries, hides nothing)
-            pause = min(pause * 1.6, LONGEST_PAUSE_SECONDS)
+                return self._enter(session, handle)
+            turns = turns or Turns(session, self._claim_seconds)
+            await turns.wait()
 
     def give_back(self, own: Owned) -> bool:
         if own.in_flight:
@@ -119,9 +136,28 @@ class SharedClaims:
             own.touched_at = now
             self._table.touch(own.handle, now=time.time())
 
-    def _enter(self, session: str, handle: Handle, now: float) -> Owned:
-        own = self.book.add(session, handle, now)
+    def audit(self) -> int:
+        """Give back claims of this worker that its book lacks: an exception came between their commit and their entry.
+
+        Returns how many. Reads every slot's head, so it is for the sweep to call now and then.
+        """
+        lost = self._table.audit([own.handle for own in self.book])
+        for handle in lost:
+            with contextlib.suppress(StripeBusy):
+                self._table.try_release(handle)
+        return len(lost)
+
+    def _enter(self, session: str, handle: Handle) -> Owned:
+        own = self.book.add(session, handle, time.monotonic())
         self.publish()
+        if handle.recycled is not None:
+            self.recycled += 1
+            logger.warning(
+                "the table needed the slot of gone session %s... of worker %d: from now on its id can start empty (%d so far)",
+                handle.recycled.prefix,
+                handle.recycled.index,
+                self.recycled,
+            )
         return own
 
     def publish(self) -> None:
@@ -145,6 +181,23 @@ class SharedClaims:
             )
 
 
+class Turns:
+    """Pauses between tries for one stripe: they grow, and end with ClaimTimeout when `seconds` are over."""
+
+    def __init__(self, session: str, seconds: float) -> None:
+        self._session = session
+        self._seconds = seconds
+        self._pause = FIRST_PAUSE_SECONDS
+        self._end = time.monotonic() + seconds
+
+    async def wait(self) -> None:
+        """Pause once."""
+        if time.monotonic() >= self._end:
+            raise ClaimTimeout(f"session {self._session[:8]}: no turn at its stripe within {self._seconds:g} s")
+        await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads retries, hides nothing
+        self._pause = min(self._pause * 1.6, LONGEST_PAUSE_SECONDS)
+
+
 class SoloClaims:
     """Sessions of a worker that has no siblings: the same book, and no table."""
 
@@ -152,7 +205,7 @@ class SoloClaims:
         self.book = Book(life)
         self._row = row
 
-    def find(self, session: str) -> ClaimFact | None:  # noqa: ARG002 (nobody else can hold it)
+    async def find(self, session: str) -> ClaimFact | None:  # noqa: ARG002 (nobody else can hold it)
         return None
 
     async def take(self, session: str, *, start: bool = False, replace_gone: bool = False) -> Owned:  # noqa: ARG002

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 from uuid import uuid4
 
 import msgspec
 
+from server_adapters.adapter import STATUS_OF, ReplyKind
 from shmclaims import OwnRow, WorkerRing
-from supervisor.relay.client import (
+from supervisor.relay.client import RelayClient
+from supervisor.relay.outcomes import (
     Draining,
     Gone,
     NotOwner,
@@ -16,7 +19,6 @@ from supervisor.relay.client import (
     Overloaded,
     OwnerLost,
     Refused,
-    RelayClient,
     Taken,
     Unreachable,
 )
@@ -34,7 +36,8 @@ class Moved(msgspec.Struct, frozen=True):
 
 class Forwarder:
     """Relays requests of one worker. Returns None where the reply was streamed, Moved where the request must go on,
-    and raises Refusal where it can go nowhere."""
+    and raises Refusal where it can go nowhere.
+    """
 
     def __init__(
         self,
@@ -100,11 +103,16 @@ class Forwarder:
                 if started:
                     return None  # the reply has begun: returning without its end breaks the client's connection off
                 raise Refusal("session_gone", describe_gone(self._ring, order.owner), owner=order.owner)
-            case Refused(kind, detail):
-                raise Refusal(kind, detail, owner=order.owner)
+            case Refused(kind, facts):
+                raise Refusal(reply_kind(kind), str(facts.get("detail", "")), owner=order.owner)
             case Overloaded():
                 raise Refusal("overloaded", "this worker has no descriptor left for a relay", owner=order.owner)
             case Unreachable(reason):
                 if placed:
                     return Moved(None)
                 raise Refusal("owner_unreachable", reason, owner=order.owner)
+
+
+def reply_kind(name: str) -> ReplyKind:
+    """The reply kind that a sibling named; one that this release does not know is a conflict, which nothing has run for."""
+    return cast(ReplyKind, name) if name in STATUS_OF else "session_conflict"

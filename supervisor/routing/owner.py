@@ -43,7 +43,11 @@ class Owner:
             except AlreadyClaimed as taken:
                 return Ack.not_owner(taken.claim.incarnation)
             except Refusal as refusal:
-                return Ack.GONE if refusal.kind == "session_gone" else Ack.refused(refusal.kind, refusal.detail)
+                return (
+                    Ack.GONE
+                    if refusal.kind == "session_gone"
+                    else Ack.refused(refusal.kind, {"detail": refusal.detail})
+                )
         own.in_flight += 1
         self._admitted[id(order)] = own
         return Ack.OK

@@ -29,7 +29,9 @@ class Placement:
         `candidates` are (incarnation, index, open sessions) of the ready workers; those in `avoid` have just said no.
         Ties go to this worker, then to the lowest index.
         """
-        ready = [(incarnation, index, sessions) for incarnation, index, sessions in candidates if incarnation not in avoid]
+        ready = [
+            (incarnation, index, sessions) for incarnation, index, sessions in candidates if incarnation not in avoid
+        ]
         if not ready:
             return None
         if self.policy == "accepting" and any(incarnation == self.me for incarnation, _, _ in ready):

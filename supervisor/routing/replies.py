@@ -51,7 +51,9 @@ class Replies:
             "died_at": died_at,
         }
 
-    async def send(self, refusal: Refusal, head: RequestHead, reading: Reading, send: Send, session: str | None) -> None:
+    async def send(
+        self, refusal: Refusal, head: RequestHead, reading: Reading, send: Send, session: str | None
+    ) -> None:
         """Send the reply for a refusal, whole."""
         self.note(refusal, head, session)
         reply = self._adapter.own_reply(refusal.kind, head, reading, self.facts(refusal, session))
@@ -83,5 +85,7 @@ def describe_gone(ring: WorkerRing, incarnation: int) -> str:
     row = ring.row(incarnation)
     if row is None:
         return "the worker that held this session has exited; its state is lost"
-    when = "" if not row.died_at else " at " + datetime.fromtimestamp(row.died_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    when = (
+        "" if not row.died_at else " at " + datetime.fromtimestamp(row.died_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    )
     return f"worker {row.index} (pid {row.pid}), which held this session, has exited{when}; its state is lost"

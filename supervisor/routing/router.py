@@ -11,7 +11,7 @@ import time
 
 from server_adapters.adapter import Adapter
 from shmclaims import AlreadyClaimed, OwnRow
-from supervisor.relay.body import BodyReplay, ClientGone
+from supervisor.relay.body import BodyReplay, ClientLeft
 from supervisor.routing import rule
 from supervisor.routing.claims import Claims
 from supervisor.routing.forwarding import Forwarder
@@ -91,7 +91,7 @@ class Router:
             body = BodyReplay(receive)
             try:
                 reading = self._adapter.read_body(head, reading, await body.whole())
-            except ClientGone:
+            except ClientLeft:
                 return
             receive = body
         request = Request(head, reading, scope, receive, send)
@@ -123,7 +123,7 @@ class Router:
         """The request's session is not in this worker's book: follow the rule."""
         reading = request.reading
         session = reading.session
-        fact = None if session is None or reading.conflict else self._claims.find(session)
+        fact = None if session is None or reading.conflict else await self._taker.find(session)
         decision = rule.decide(reading, fact, me=self._me, owned=False)
         match decision:
             case rule.Run() | rule.RunOwned():
@@ -197,7 +197,7 @@ class Router:
             if moved.owner is not None:
                 owner = moved.owner
                 continue
-            fact = self._claims.find(session)
+            fact = await self._taker.find(session)
             if fact is not None and not fact.live:
                 raise self._taker.gone(fact.incarnation)
             owner = self._me if fact is None else fact.incarnation

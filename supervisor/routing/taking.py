@@ -6,6 +6,7 @@ from server_adapters.adapter import Reading
 from shmclaims import ClaimGone, ClaimTimeout, TableFull, WorkerRing
 from supervisor.routing.claims import Claims
 from supervisor.routing.replies import Refusal, describe_gone
+from supervisor.routing.rule import ClaimFact
 from supervisor.routing.sessions import Owned
 
 
@@ -24,6 +25,13 @@ class Taker:
             raise self.gone(gone.claim.incarnation) from gone
         except TableFull as full:
             raise Refusal("table_full", str(full)) from full
+        except ClaimTimeout as late:
+            raise Refusal("claim_timeout", str(late)) from late
+
+    async def find(self, session: str) -> ClaimFact | None:
+        """What the table says of a session that is not in this worker's book."""
+        try:
+            return await self._claims.find(session)
         except ClaimTimeout as late:
             raise Refusal("claim_timeout", str(late)) from late
 

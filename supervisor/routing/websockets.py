@@ -59,7 +59,7 @@ class WebSockets:
         own = self._claims.book.get(session)
         if own is not None:
             return own
-        fact = self._claims.find(session)
+        fact = await self._taker.find(session)
         if fact is None:
             if not (reading.vouched or reading.starts):
                 return None

@@ -21,7 +21,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("policy", "candidates", "avoid", "chosen"), CASES)
-def test_choice(policy: str, candidates: list[tuple[int, int, int]], avoid: tuple[int, ...], chosen: int | None) -> None:
+def test_choice(
+    policy: str, candidates: list[tuple[int, int, int]], avoid: tuple[int, ...], chosen: int | None
+) -> None:
     """The ready worker with the fewest sessions, ties to the accepting one, never one that has just said no."""
     assert Placement(policy, 2).choose(candidates, frozenset(avoid)) == chosen
 

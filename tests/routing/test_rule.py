@@ -56,8 +56,6 @@ def test_no_reading_runs_here_what_another_worker_holds() -> None:
     """Whatever else a request says, a session with a claim elsewhere is never run here."""
     bools = (False, True)
     for vouched, starts, ends, mints, stateless, gone in itertools.product(*[bools] * 5, (THEIRS, GONE)):
-        reading = Reading(
-            session="a", vouched=vouched, starts=starts, ends=ends, mints=mints, stateless=stateless
-        )
+        reading = Reading(session="a", vouched=vouched, starts=starts, ends=ends, mints=mints, stateless=stateless)
         decision = decide(reading, gone, me=ME, owned=False)
         assert decision == (rule.Relay(3) if gone.live else rule.REFUSE_GONE)
