@@ -54,12 +54,8 @@ def _import(reference: str) -> Any:
         try:
             found = getattr(found, name)
         except AttributeError:
-            names = (
-                ", ".join(sorted(n for n in vars(found) if not n.startswith("_"))[:12])
-                if hasattr(found, "__dict__")
-                else ""
-            )
+            names = sorted(public for public in dir(found) if not public.startswith("_"))
             raise AppError(
-                f"app: found {reference!r}, but {module} has no {attribute!r}; it has: {names or 'nothing'}"
+                f"app: found {reference!r}, but {module} has no {attribute!r}; it has {', '.join(names[:12]) or 'nothing'}"
             ) from None
     return found

@@ -45,6 +45,6 @@ class Heartbeat:
 
 
 def resident_bytes() -> int:
-    """This process's resident memory, in bytes. procfs answers from memory: it does not block."""
+    """The process's resident memory, in bytes. procfs answers from memory: it does not block."""
     with open("/proc/self/statm", "rb") as file:
         return int(file.read().split()[1]) * PAGE_BYTES

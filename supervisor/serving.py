@@ -20,7 +20,7 @@ QUIET_POLL_SECONDS = 0.02
 class Server(uvicorn.Server):
     """A uvicorn server that opens its listeners when told, and stops on a command instead of a signal.
 
-    `open` is awaited once the app's lifespan start-up is done, `drain` before its shut-down; `started` and
+    `opens` is awaited once the app's lifespan start-up is done, `drains` before its shut-down; `started` and
     `server_state` are uvicorn's. On SIGTERM uvicorn raises the signal again at its end and so ends with -15 before
     anything after `serve` could run: signals are the worker's affair here.
     """
@@ -29,12 +29,12 @@ class Server(uvicorn.Server):
         self,
         config: uvicorn.Config,
         *,
-        open: Callable[[], Awaitable[None]],
-        drain: Callable[[], Awaitable[None]],
+        opens: Callable[[], Awaitable[None]],
+        drains: Callable[[], Awaitable[None]],
     ) -> None:
         super().__init__(config)
-        self._open = open
-        self._drain = drain
+        self._opens = opens
+        self._drains = drains
         self._acceptors: list[Acceptor] = []
 
     @contextlib.contextmanager
@@ -45,12 +45,12 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Run the lifespan's start-up, then open this worker's listeners."""
         await super().startup(sockets=sockets)
-        await self._open()
+        await self._opens()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let relayed requests end, then close as uvicorn does."""
         self.stop_accepting()
-        await self._drain()
+        await self._drains()
         await super().shutdown(sockets=sockets)
 
     def accept(self, listener: socket.socket, *, mine: Callable[[], int], fewest: Callable[[], int]) -> None:
@@ -72,6 +72,8 @@ class Server(uvicorn.Server):
     async def quiet(self) -> None:
         """Return when no public connection is left."""
         while self.server_state.connections or self.server_state.tasks:
+            for connection in list(self.server_state.connections):
+                connection.shutdown()  # one that was still in its handshake when the listener closed
             await asyncio.sleep(QUIET_POLL_SECONDS)
 
     def finish(self, seconds: float) -> None:

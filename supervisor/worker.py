@@ -54,7 +54,7 @@ def _boot_failed(spec: WorkerSpec, text: str) -> int:
     try:
         messages.send(spec.link, messages.BootFailed(text))
     except messages.LinkClosed:
-        logger.error("the app failed to boot and the supervisor is gone:\n%s", text)
+        logger.error("the app failed to boot and the supervisor is gone:\n%s", text)  # noqa: TRY400 - text has it
     return BOOT_FAILED
 
 
@@ -70,7 +70,7 @@ class Worker:
             self.routing.router, interface="asgi3", log_config=options.pop("log_config", None), **options
         )
         config.load()
-        self.server = Server(config, open=self._open, drain=self._drain)
+        self.server = Server(config, opens=self._open, drains=self._drain)
         self._heartbeat = Heartbeat(self.routing.row, self._connections)
         self._quiet: asyncio.Task[None] | None = None
         self._finish_at_once = False

@@ -153,7 +153,7 @@ class SharedClaims:
         if handle.recycled is not None:
             self.recycled += 1
             logger.warning(
-                "the table needed the slot of gone session %s... of worker %d: from now on its id can start empty (%d so far)",
+                "the table needed the slot of gone session %s... of worker %d: its id can start empty now (%d so far)",
                 handle.recycled.prefix,
                 handle.recycled.index,
                 self.recycled,

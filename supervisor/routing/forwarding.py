@@ -29,7 +29,7 @@ from supervisor.routing.request import Request
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """The worker did not take the request. `owner` is who has the session as far as it knows, None: nobody, or not it."""
+    """The worker did not take the request. `owner` has the session as far as it knows; None: it does not know."""
 
     owner: int | None
 
@@ -114,5 +114,5 @@ class Forwarder:
 
 
 def reply_kind(name: str) -> ReplyKind:
-    """The reply kind that a sibling named; one that this release does not know is a conflict, which nothing has run for."""
+    """The reply kind that a sibling named; what this release does not know is a conflict: nothing has run."""
     return cast(ReplyKind, name) if name in STATUS_OF else "session_conflict"

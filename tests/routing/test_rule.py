@@ -54,8 +54,8 @@ def test_case(reading: Reading, claim: ClaimFact | None, owned: bool, expected: 
 
 def test_no_reading_runs_here_what_another_worker_holds() -> None:
     """Whatever else a request says, a session with a claim elsewhere is never run here."""
-    bools = (False, True)
-    for vouched, starts, ends, mints, stateless, gone in itertools.product(*[bools] * 5, (THEIRS, GONE)):
+    for claim, bits in itertools.product((THEIRS, GONE), itertools.product((False, True), repeat=5)):
+        vouched, starts, ends, mints, stateless = bits
         reading = Reading(session="a", vouched=vouched, starts=starts, ends=ends, mints=mints, stateless=stateless)
-        decision = decide(reading, gone, me=ME, owned=False)
-        assert decision == (rule.Relay(3) if gone.live else rule.REFUSE_GONE)
+        decision = decide(reading, claim, me=ME, owned=False)
+        assert decision == (rule.Relay(3) if claim.live else rule.REFUSE_GONE)
