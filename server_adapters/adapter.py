@@ -131,29 +131,29 @@ class Adapter(Protocol):
     def has_sessions(self) -> bool:
         """False for servers without per-session state: every request runs where it lands."""
 
-    def read(self, head: RequestHead) -> Reading:
+    def read(self, head: RequestHead, /) -> Reading:
         """Find the session in a request's head."""
 
-    def read_body(self, head: RequestHead, reading: Reading, body: bytes) -> Reading:
+    def read_body(self, head: RequestHead, reading: Reading, body: bytes, /) -> Reading:
         """Find the session in the whole body; called when `reading.needs_body`."""
 
-    def mint(self, head: RequestHead, session: str) -> Sequence[Header]:
+    def mint(self, head: RequestHead, session: str, /) -> Sequence[Header]:
         """The request's headers with `session` put in, so that the app takes it over.
 
         Called when `reading.mints`. What else its session cookie holds is kept, unless it is another session's.
         """
 
-    def reply(self, head: RequestHead, reading: Reading, session: str | None, reply: ResponseHead) -> ReplyReading:
+    def reply(self, head: RequestHead, reading: Reading, session: str | None, reply: ResponseHead, /) -> ReplyReading:
         """Read a reply's head.
 
         `session` is the id that the request ran under (a minted one included), or None when nothing is claimed for it:
         then the reply's own session cookie is taken out where the preset says so.
         """
 
-    def read_reply_body(self, head: RequestHead, reading: Reading, reply: ResponseHead, body: bytes) -> bool:
+    def read_reply_body(self, head: RequestHead, reading: Reading, reply: ResponseHead, body: bytes, /) -> bool:
         """Whether a reply ends the request's session; called with its whole body when `reading.wants_reply_body`."""
 
-    def own_reply(self, kind: ReplyKind, head: RequestHead, reading: Reading, facts: Mapping[str, Any]) -> OwnReply:
+    def own_reply(self, kind: ReplyKind, head: RequestHead, reading: Reading, facts: Mapping[str, Any], /) -> OwnReply:
         """The reply of `kind` as this server's clients understand it; `facts` has the JSON fields of design.md."""
 
 
