@@ -83,7 +83,7 @@ def load(path: str | os.PathLike[str], environment: Mapping[str, str] = os.envir
         config_checks.add_problems(document, folder)
     if document.problems or config is None:
         raise ConfigError(_lines(source, document))
-    return config.with_origin(Path(os.path.abspath(source)), config_checks.warnings(config))
+    return config.with_origin(source, config_checks.warnings(config), document.lines)
 
 
 def locate(path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ) -> Place:

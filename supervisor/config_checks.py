@@ -77,8 +77,8 @@ def _check_affinity(document: Document, path: Path, server: Mapping[str, Any]) -
         place = (*here, *_split(error.key))
         if place not in document.broken:
             hidden = place[-1] in SECRET_KEYS or place in document.from_environment
-            found = found_at(document, place, None) if hidden else str(error.found)
-            document.complain(place, shape_tail(found, str(error.expected)))
+            found = found_at(document, place, None) if hidden else error.found
+            document.complain(place, shape_tail(found, error.expected, error.do))
 
 
 def _split(key: str) -> Iterator[str | int]:

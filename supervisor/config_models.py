@@ -182,11 +182,13 @@ class Config(Model):
     log: LogConfig = Field(LogConfig(), description="a mapping with level, format")
 
     _source: Path | None = PrivateAttr(None)
+    _shown: str = PrivateAttr("")
     _warnings: tuple[str, ...] = PrivateAttr(())
+    _lines: dict[tuple[str | int, ...], int] = PrivateAttr({})
 
     @property
     def source(self) -> Path | None:
-        """The file that it was read from."""
+        """The file that it was read from, an absolute path."""
         return self._source
 
     @property
@@ -194,9 +196,17 @@ class Config(Model):
         """What is allowed but probably not meant, one sentence each; `serve` logs them, `check` shows them."""
         return self._warnings
 
-    def with_origin(self, source: Path, warnings: tuple[str, ...]) -> Config:
+    def place_of(self, path: tuple[str | int, ...]) -> str:
+        """`FILE:LINE` of a key, or of the nearest one above it that is in the file."""
+        while path and path not in self._lines:
+            path = path[:-1]
+        return f"{self._shown}:{self._lines.get(path, 1)}"
+
+    def with_origin(self, source: Path, warnings: tuple[str, ...], lines: dict[tuple[str | int, ...], int]) -> Config:
         """The same config, knowing where it came from."""
         copy = self.model_copy()
-        copy._source = source
+        copy._source = Path(os.path.abspath(source))
+        copy._shown = str(source)
         copy._warnings = warnings
+        copy._lines = lines
         return copy
