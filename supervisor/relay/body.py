@@ -1,0 +1,150 @@
+"""A request's body that can be used for more than one try."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any
+
+Message = dict[str, Any]
+Receive = Callable[[], Awaitable[Any]]
+
+DISCONNECT: Message = {"type": "http.disconnect"}
+
+
+class ClientLeft(Exception):
+    """The client went away before its body was complete."""
+
+
+class BodyReplay:
+    """Wraps an ASGI receive: what has been read stays and is read again, until `drop`.
+
+    It is an ASGI receive itself, for a request that runs here after all: first what is kept, then what comes.
+    One reader at a time.
+    """
+
+    __slots__ = ("_kept", "_left", "_receive", "_started", "_whole")
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._kept: list[bytes] = []
+        self._whole = False  # the last chunk has been read
+        self._left = False  # http.disconnect has been read
+        self._started: _Started | None = None  # a read that `ready` began and that waits
+
+    def __repr__(self) -> str:
+        size = sum(map(len, self._kept))
+        return f"<BodyReplay kept={size} whole={self._whole} left={self._left}>"
+
+    @property
+    def complete(self) -> bool:
+        """The last chunk has been read."""
+        return self._whole
+
+    @property
+    def left(self) -> bool:
+        """The client has gone away."""
+        return self._left
+
+    async def __call__(self) -> Message:
+        """The next message, as of an ASGI receive; what is kept is given away and forgotten."""
+        if self._kept:
+            data = self._kept.pop(0)
+            return {"type": "http.request", "body": data, "more_body": bool(self._kept) or not self._whole}
+        if self._left:
+            return DISCONNECT.copy()
+        return await self._read()
+
+    async def whole(self) -> bytes:
+        """The whole body. It is kept as the one object that is returned here.
+
+        Raises:
+            ClientLeft: the client went away before the end.
+        """
+        while not self._whole:
+            if self._left:
+                raise ClientLeft
+            message = await self._read()
+            if message["type"] == "http.request":
+                self._kept.append(message.get("body", b""))
+        if len(self._kept) != 1:
+            self._kept = [b"".join(self._kept)]
+        return self._kept[0]
+
+    def ready(self) -> None:
+        """Read one message if it is there already, without waiting; most bodies are, right behind their head.
+
+        Called on a body of which nothing has been read.
+        """
+        if self._kept or self._whole or self._left or self._started is not None:
+            return
+        steps = self._receive().__await__()
+        try:
+            waits_for = next(steps)
+        except StopIteration as done:
+            message = self._note(done.value)
+            if message["type"] == "http.request":
+                self._kept.append(message.get("body", b""))
+        else:
+            self._started = _Started(steps, waits_for)
+
+    def inline(self, limit: int) -> bytes | None:
+        """The whole body, if it has been read and has no more than `limit` bytes; it stays kept."""
+        if not self._whole:
+            return None
+        kept = self._kept
+        if not kept:
+            return b""
+        data = kept[0] if len(kept) == 1 else b"".join(kept)
+        return data if len(data) <= limit else None
+
+    def drop(self) -> None:
+        """Forget what is kept: it has arrived where it was sent."""
+        self._kept.clear()
+
+    async def disconnected(self) -> None:
+        """Return when the client has gone away; for a body that has been read to its end."""
+        while not self._left:
+            await self._read()
+
+    async def _read(self) -> Message:
+        started, self._started = self._started, None
+        return self._note(await (started or self._receive()))
+
+    def _note(self, message: Message) -> Message:
+        if message["type"] == "http.disconnect":
+            self._left = True
+        elif not message.get("more_body", False):
+            self._whole = True
+        return message
+
+
+class _Started:
+    """A coroutine after its first step: awaiting it goes on where it stopped.
+
+    `receive` cannot be asked whether it would wait. A task would find out one turn of the loop later, for each
+    request; stepping it by hand tells at once. What the step yields is what a task would have been given: it is
+    passed on to the task that awaits this object.
+    """
+
+    __slots__ = ("_steps", "_waits_for")
+
+    def __init__(self, steps: Generator[Any, Any, Any], waits_for: Any) -> None:
+        self._steps = steps
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        waits_for = self._waits_for
+        while True:
+            error: BaseException | None = None
+            value = None
+            try:
+                value = yield waits_for
+            except GeneratorExit:
+                self._steps.close()
+                raise
+            except BaseException as thrown:
+                error = thrown
+            try:
+                waits_for = self._steps.send(value) if error is None else self._steps.throw(error)
+            except StopIteration as done:
+                return done.value

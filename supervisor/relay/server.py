@@ -1,0 +1,182 @@
+"""The owner's side: a private socket, an answer to each request before anything runs, and the app behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from supervisor.relay import unix
+from supervisor.relay.channel import Channel
+from supervisor.relay.frames import Ack, Open, Verdict
+from supervisor.relay.later import Later
+from supervisor.relay.serving import Serving
+
+__all__ = ["Ack", "Open", "RelayServer"]
+
+logger = logging.getLogger("supervisor.relay")
+app_logger = logging.getLogger("uvicorn.error")  # where the server logs an app's errors, and people look for them
+
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Admit = Callable[[Open], Awaitable[Ack]]
+Run = Callable[[Open, dict[str, Any], Receive, Send], Awaitable[None]]
+
+# TAKEN waits so long (to twice as long) for a small reply to travel with. Nobody waits for it: the acceptor has
+# nothing more to send.
+TAKEN_SECONDS = 0.001
+
+
+class RelayServer:
+    """Takes the requests that other workers relay to this one.
+
+    Args:
+        incarnation: this worker's.
+        uid: the only user that may connect.
+        state: the lifespan's state; each request gets a copy, as the server's own do.
+        admit: decides about a request; nothing has run yet.
+        run: runs the app; called after the answer was OK.
+        abandon: called in place of `run` when the acceptor or its client has gone after `admit` said OK.
+        tasks: holds the tasks of running requests.
+    """
+
+    def __init__(
+        self,
+        *,
+        incarnation: int,
+        uid: int,
+        state: dict[str, Any],
+        admit: Admit,
+        run: Run,
+        abandon: Callable[[Open], None],
+        tasks: set[asyncio.Task[None]],
+    ) -> None:
+        self.incarnation = incarnation
+        self.uid = uid
+        self.in_flight = 0
+        self.channels: set[Channel] = set()
+        self._state = state
+        self._admit = admit
+        self._run = run
+        self._abandon = abandon
+        self._tasks = tasks
+        self._loop = asyncio.get_running_loop()
+        self._listener: asyncio.Server | None = None
+        self._path = ""
+        self._empty: asyncio.Event | None = None
+        self.unsaid = Later[Channel](self._loop, TAKEN_SECONDS, Channel.flush)
+
+    def __repr__(self) -> str:
+        return f"<RelayServer {self.incarnation} connections={len(self.channels)} in_flight={self.in_flight}>"
+
+    async def start(self, path: str) -> None:
+        """Listen at `path`, for this user alone.
+
+        Raises:
+            OSError: as bind(2); ENAMETOOLONG names the limit.
+        """
+        sock = unix.listen(path)
+        self._path = path
+        # The reference keeps it open: uvloop closes a listener whose Server is dropped.
+        self._listener = await self._loop.create_unix_server(
+            lambda: Channel(self, self._loop), sock=sock, backlog=unix.BACKLOG
+        )
+
+    def stop_listening(self) -> None:
+        """Take no new connections; those that are there go on."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path)
+
+    async def drained(self) -> None:
+        """Return when no relayed request is in flight."""
+        while self.in_flight:
+            if self._empty is None:
+                self._empty = asyncio.Event()
+            await self._empty.wait()
+
+    def close(self) -> None:
+        """Stop listening and drop every connection; apps that still run get http.disconnect."""
+        self.stop_listening()
+        self.unsaid.close()
+        for channel in list(self.channels):
+            channel.abort()
+
+    def opened(self, channel: Channel, request: Open) -> Serving | None:
+        """A request has come. The returned object takes its body; None: it was refused."""
+        if request.incarnation != self.incarnation:
+            channel.answer(Ack.not_owner())
+            return None
+        if request.type != "http":
+            channel.answer(Ack.refused("owner_unreachable", {"detail": f"{request.type} is not relayed"}))
+            return None
+        serving = Serving(channel, request)
+        self.in_flight += 1
+        task = self._loop.create_task(self._serve(request, serving))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return serving
+
+    async def _serve(self, request: Open, serving: Serving) -> None:
+        try:
+            ack = await self._admit(request)
+            if ack.verdict is not Verdict.OK:
+                serving.refuse(ack)
+            elif await self._taken(request, serving):
+                await self._run(request, _scope(request, self._state), serving.receive, serving.send)
+                lacks = serving.lacks
+                if lacks is not None:
+                    app_logger.error("ASGI callable returned without %s response.", lacks)
+                    serving.fail()
+        except BaseException as error:
+            if not isinstance(error, Exception):  # this worker ends: the task is cancelled
+                serving.fail()
+                raise
+            app_logger.error("Exception in ASGI application\n", exc_info=error)
+            serving.fail()
+        finally:
+            self.in_flight -= 1
+            if not self.in_flight and self._empty is not None:
+                self._empty.set()
+                self._empty = None
+
+    async def _taken(self, request: Open, serving: Serving) -> bool:
+        """Say that the request is taken; False: there is nobody left to say it to."""
+        try:
+            if not serving.disconnected:
+                await serving.take()
+        except BaseException:
+            self._abandon(request)
+            raise
+        if serving.disconnected:
+            self._abandon(request)
+            return False
+        return True
+
+
+def _scope(request: Open, state: dict[str, Any]) -> dict[str, Any]:
+    version, spec_version = request.asgi
+    scope: dict[str, Any] = {
+        "type": request.type,
+        "asgi": {"version": version, "spec_version": spec_version},
+        "http_version": request.http_version,
+        "server": request.server,
+        "client": request.client,
+        "scheme": request.scheme,
+        "method": request.method,
+        "root_path": request.root_path,
+        "path": request.path,
+        "query_string": request.query_string,
+        "headers": request.headers,
+        "state": state.copy(),
+    }
+    if request.raw_path is not None:
+        scope["raw_path"] = request.raw_path
+    if request.extensions is not None:
+        scope["extensions"] = {name: {} for name in request.extensions}
+    return scope
