@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import signal
 import sys
 from typing import Any
 
@@ -128,13 +127,3 @@ def _unexpected(error: Exception, arguments: list[str]) -> int:
 def _drop_stdout() -> None:
     """The reader has gone (`| head`): keep the interpreter from complaining about it at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-
-
-def end_on_hangup() -> None:
-    """Let SIGTERM and SIGHUP end a command as Ctrl-C does, so that what it has started is stopped."""
-
-    def interrupt(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupt)
