@@ -1,8 +1,8 @@
 """The claim table: which worker owns which session, in POSIX shared memory.
 
-One `Segment` per server. The supervisor creates it, registers workers in its `ring`, marks dead ones, repairs their stripes
-(`StripeRepair`) and retires old records (`GoneSweep`); a worker binds its `table` and claims; everybody of the user may
-`attach` and read.
+One `Segment` per server. The supervisor creates it, registers workers in its `ring`, marks dead ones, repairs their
+stripes (`StripeRepair`) and retires old records (`GoneSweep`); a worker binds its `table` and claims; everybody of
+the user may `attach` and read.
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ from shmclaims.layout import (
     SEATS_WORD,
     SLOT,
     SLOT_SIZE,
-    TAGS_WORD,
+    TAG_SIZE,
+    TAGS_OFFSET,
     USED_WORD,
     Row,
     RowState,
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 def check(segment: Segment) -> list[str]:
     """Every violated invariant, one line each; empty when the segment is sound.
 
-    A segment at rest is sound. While workers are inside stripes, slots and semaphores may be reported that are merely busy.
-    A tag of an empty slot is no violation: a killed worker may leave one, and everybody looks at the slot as well.
+    A segment at rest is sound. While workers are inside stripes, slots and semaphores that are merely busy may be
+    reported. A tag of an empty slot is no violation: a killed worker may leave one, and everybody looks at the slot.
     """
     return [*_rows(segment), *_seats(segment), *_stripes(segment), *_slots(segment)]
 
@@ -111,7 +112,7 @@ def _slots(segment: Segment) -> list[str]:
         if digest in seen:
             found.append(f"slot {number}: same session as in slot {seen[digest]}")
         seen[digest] = number
-        if words[TAGS_WORD + number] != int.from_bytes(digest[:8], "little"):
+        if segment.tags[TAGS_OFFSET // TAG_SIZE + number] != int.from_bytes(digest[:TAG_SIZE], "little"):
             found.append(f"slot {number}: tag is not the digest's")
         if not 0 < incarnation < following:
             found.append(f"slot {number}: incarnation {incarnation} was never handed out")

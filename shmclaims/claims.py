@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
+import msgspec
 
-class ClaimState(str, Enum):
+
+class ClaimState(StrEnum):
     """Whether the worker that holds a claim lives. There is no third state: an ended claim is not in the table."""
 
     LIVE = "live"
     GONE = "gone"
 
 
-class Claim(NamedTuple):
-    """A claim as a reader saw it.
+class Claim(msgspec.Struct, frozen=True, gc=False):
+    """A claim as a reader saw it. A msgspec struct, since a lookup makes one: a third of a named tuple's time.
 
     state         ClaimState.LIVE or GONE; compares equal to "live" and "gone"
     index         the owner's worker index
@@ -26,7 +28,7 @@ class Claim(NamedTuple):
     """
 
     state: ClaimState
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls on a record
+    index: int
     incarnation: int
     user: int
     opened_at: int

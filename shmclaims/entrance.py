@@ -1,11 +1,13 @@
 """How a worker's process enters a stripe's critical section, and leaves it whatever happens.
 
-Entering writes the stripe into the worker's intent, reads the repair flag, and tries the semaphore once. It never blocks
-on a semaphore: a waiter that is woken and killed before it takes the token has used up the wake-up of the next one.
+Entering writes the stripe into the worker's intent, reads the repair flag, and tries the semaphore once. It never
+blocks on a semaphore: a waiter that is woken and killed before it takes the token has used up the wake-up of the next
+one.
 
-Threads of one process come in one at a time, through `_inside`: `dict.setdefault` is a try-lock whose outcome can be told
-after the fact, even when a signal handler's exception strikes between the call and the next bytecode. A `threading.Lock`
-cannot say whether it was taken, and would dead-lock a signal handler or a finalizer that comes back to the table.
+Threads of one process come in one at a time, through `_inside`: `dict.setdefault` is a try-lock whose outcome can be
+told after the fact, even when a signal handler's exception strikes between the call and the next bytecode. A
+`threading.Lock` cannot say whether it was taken, and would dead-lock a signal handler or a finalizer that comes back
+to the table.
 
 Whoever is thrown out (an exception that is not the table's own) does not know whether it holds the token. It marks its
 intent abandoned and takes no stripe any more until the supervisor has looked at the semaphore and cleared the mark.
@@ -19,7 +21,7 @@ import weakref
 from collections.abc import Sequence
 from threading import get_ident
 from types import CodeType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import posix_ipc
 
@@ -47,8 +49,8 @@ class Entry:
 class Entrance:
     """The critical sections of one worker's process."""
 
-    critical: set[CodeType] = set()  # code of the functions that hold an Entry while they run
-    _all: weakref.WeakSet[Entrance] = weakref.WeakSet()
+    critical: ClassVar[set[CodeType]] = set()  # code of the functions that hold an Entry while they run
+    _all: ClassVar[weakref.WeakSet[Entrance]] = weakref.WeakSet()
 
     def __init__(self, words: memoryview, stripes: Stripes) -> None:
         self._words = words

@@ -1,11 +1,11 @@
 """Where every byte of a segment lies.
 
     offset      size              region   written by
-    0           4,096             header   the supervisor, once at creation; `next incarnation` at each start of a worker
+    0           4,096             header   the supervisor, at creation; `next incarnation` whenever a worker starts
     4,096       64 x 64           stripes  the supervisor: repair flag, number of repairs
     8,192       256 x 256         ring     a row for each incarnation of a worker (see `Row`)
     73,728      256 x 16          seats    the supervisor: what each worker index is up to
-    77,824      8 x slots         tags     first 8 bytes of a slot's digest, under the slot's stripe
+    77,824      4 x slots         tags     first 4 bytes of a slot's digest, under the slot's stripe
     next page   64 x slots        slots    under the slot's stripe, but for the last word (see below)
 
 A slot is 64 bytes on a 64-byte boundary, one cache line:
@@ -19,11 +19,11 @@ A slot is 64 bytes on a 64-byte boundary, one cache line:
 
 The crc covers bytes 8-55 and is seeded with the control word's low half, so that a body never passes for another
 version's. Every word is stored as one aligned 8-byte store in native order: CPython's memoryview and the kernel's pages
-see to that; a store in the other byte order is made of single bytes, and tears.
+see to that (and so a tag as one 4-byte store); a store in the other byte order is made of single bytes, and tears.
 
-The tags are an index: 32 of them (a bucket) are four cache lines where the slots are thirty-two. A tag is written before
-its slot's commit and cleared after its slot is emptied, so a committed slot always has its tag, and a tag that a killed
-worker left behind names an empty slot, which every reader checks anyway.
+The tags are an index: 32 of them (a bucket) are two cache lines, where the slots are thirty-two. A tag is written
+before its slot's commit and cleared after its slot is emptied, so a committed slot always has its tag, and a tag that
+a killed worker left behind names an empty slot, which every reader checks anyway.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ SEATS_OFFSET = RING_OFFSET + ROWS * ROW_SIZE
 SEATS_WORD = SEATS_OFFSET // 8
 
 TAGS_OFFSET = SEATS_OFFSET + SEATS * SEAT_WORDS * 8
-TAGS_WORD = TAGS_OFFSET // 8
+TAG_SIZE = 4
 
 BUCKET = 32
-BUCKET_TAG_BYTES = BUCKET * 8
+BUCKET_TAG_BYTES = BUCKET * TAG_SIZE
 SLOT_SIZE = 64
 SLOT_WORDS = SLOT_SIZE // 8
 OWNER_WORD = 3  # of a slot: its low half is the incarnation
@@ -82,7 +82,7 @@ MAX_SLOTS = 1 << 26
 
 BODY = struct.Struct("=16sIHHII16p")  # digest, incarnation, index, id length, opened at, user, prefix: bytes 8-55
 SLOT = struct.Struct("=Q48sQ")  # control, body, last used
-PLACE = struct.Struct("=8sQ")  # a digest: its tag, and the number that picks stripe and buckets
+PLACE = struct.Struct("=4s4xQ")  # a digest: its tag, and the number that picks stripe and buckets
 
 PREFIX_LENGTH = 8
 PRINTABLE = bytes(c if 0x21 <= c <= 0x7E else 0x3F for c in range(256))  # others become "?": dumps end on terminals
@@ -183,7 +183,7 @@ class Geometry:
 
     @property
     def slots_offset(self) -> int:
-        return -(-(TAGS_OFFSET + 8 * self.slots) // 4096) * 4096
+        return -(-(TAGS_OFFSET + TAG_SIZE * self.slots) // 4096) * 4096
 
     @property
     def slots_word(self) -> int:

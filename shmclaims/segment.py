@@ -1,11 +1,11 @@
 """A server's segment: made and allocated by its supervisor, inherited by its workers, read by everybody of its user.
 
-The creator holds an `lockf` lock on the segment for its life, which is how a stale segment is told from a live one: that
-lock belongs to one process, so forked workers neither keep it alive (as they would an `flock`) nor drop it. It is dropped
-when its process closes any descriptor of the file, so a creator never opens its own segment a second time.
+The creator holds an `lockf` lock on the segment for its life, which is how a stale segment is told from a live one:
+that lock belongs to one process, so forked workers neither keep it alive (as they would an `flock`) nor drop it. It
+is dropped when its process closes any descriptor of the file, so a creator never opens its own segment a second time.
 
-Workers use the mapping and the semaphores that they inherited and never open them by name: a log-out can remove a user's
-names while the service runs on (`missing_names` tells).
+Workers use the mapping and the semaphores that they inherited and never open them by name: a log-out can remove a
+user's names while the service runs on (`missing_names` tells).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import secrets
 import struct
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from typing import Any
 
 import posix_ipc
 
+from shmclaims import names
 from shmclaims.layout import (
     BUCKET,
     FORMAT,
@@ -30,30 +30,18 @@ from shmclaims.layout import (
     INFO_OFFSET,
     INFO_SIZE,
     MAGIC,
-    NEXT_INCARNATION_WORD,
     ROWS,
     Geometry,
 )
+from shmclaims.names import NoSegment, SegmentError, remove_stale
 from shmclaims.stripes import Stripes
 from shmclaims.table import ClaimTable
 from shmclaims.workers import WorkerRing
 
-FOLDER = "/dev/shm"  # where Linux keeps POSIX shared memory and, with "sem." before the name, semaphores  # noqa: S108
-PREFIX = "gsv-"
-_SEGMENT = re.compile(r"gsv-[0-9a-f]{8}")
-_SEMAPHORE = re.compile(r"sem\.(gsv-[0-9a-f]{8})\.[0-9]+")
+__all__ = ["NoSegment", "Segment", "SegmentError", "remove_stale"]
+
 _FLOCK = "hhqqi4x"  # struct flock: l_type, l_whence, l_start, l_len, l_pid
 _PAGE = 4096
-
-_own: dict[str, tuple[int, Segment]] = {}  # name -> (pid of the creator, its segment)
-
-
-class SegmentError(Exception):
-    """Shared memory cannot be had, or a segment is not what it should be; says what was found and expected."""
-
-
-class NoSegment(SegmentError):  # noqa: N818 -- beside SegmentError, the name says it
-    """No segment of that name."""
 
 
 class Segment:
@@ -79,12 +67,15 @@ class Segment:
         self._creator = creator
         self._borrowed = False
         self.words = memoryview(memory).cast("Q")
+        self.tags = memoryview(memory).cast("I")
         self._parts(key)
 
     def _parts(self, key: bytes) -> None:
         self.ring = WorkerRing(self.words)
         self.stripes = Stripes(self.words, self.geometry, self._semaphores)
-        self.table = ClaimTable(self._memory, self.words, self.geometry, key, self.ring, self.stripes)
+        self.table = ClaimTable(
+            self._memory, self.words, self.tags, geometry=self.geometry, key=key, ring=self.ring, stripes=self.stripes
+        )
 
     # ---- life
 
@@ -100,28 +91,28 @@ class Segment:
         Raises:
             SegmentError: not enough shared memory (says found and needed), or none at all
             ValueError: `info` or `max_sessions` out of range
+
         """
         geometry = Geometry.for_sessions(max_sessions, stripes=stripes)
         text = json.dumps(dict(info), separators=(",", ":")).encode()
         if len(text) > INFO_SIZE:
             msg = f"segment info: found {len(text)} bytes, expected at most {INFO_SIZE}"
             raise ValueError(msg)
-        name, descriptor = _new_locked()
-        semaphores: list[posix_ipc.Semaphore] = []
+        name, descriptor = names.new_locked()
         try:
             os.posix_fallocate(descriptor, 0, geometry.size)
-            for stripe in range(geometry.stripes):
-                semaphores.append(
-                    posix_ipc.Semaphore(f"{name}.{stripe}", posix_ipc.O_CREX, mode=0o600, initial_value=1)
-                )
+            semaphores = [
+                posix_ipc.Semaphore(f"{name}.{stripe}", posix_ipc.O_CREX, mode=0o600, initial_value=1)
+                for stripe in range(geometry.stripes)
+            ]
             memory = mmap(descriptor, geometry.size)
         except OSError as error:
-            found = os.statvfs(FOLDER)
-            _unlink(name)
+            found = os.statvfs(names.FOLDER)
+            names.unlink(name)
             os.close(descriptor)
             raise SegmentError(
                 f"shared memory: found {_mib(found.f_bavail * found.f_frsize)} free of "
-                f"{_mib(found.f_blocks * found.f_frsize)} in {FOLDER}, needed "
+                f"{_mib(found.f_blocks * found.f_frsize)} in {names.FOLDER}, needed "
                 f"{_mib(geometry.size + geometry.stripes * _PAGE)} for max_sessions {max_sessions} ({error.strerror}): "
                 "lower claims.max_sessions, or enlarge it (Docker: --shm-size)"
             ) from error
@@ -131,7 +122,7 @@ class Segment:
         memory[8 : HEADER.size] = HEADER.pack(MAGIC, *fields)[8:]
         memory[:8] = MAGIC  # the commit: a reader that comes earlier finds no segment
         segment = cls(name, memory, descriptor, semaphores, creator=os.getpid())
-        _own[name] = os.getpid(), segment
+        names.keep(segment)
         return segment
 
     @classmethod
@@ -141,21 +132,19 @@ class Segment:
         Raises:
             NoSegment: there is none of that name
             SegmentError: it is not a segment of this version, or may not be read
+
         """
-        pid, own = _own.get(name, (0, None))
-        if own is not None and pid == os.getpid():
+        own = names.own(name)
+        if own is not None:
             return own._view()
         try:
             shared = posix_ipc.SharedMemory(name, read_only=True)
         except posix_ipc.ExistentialError:
-            raise NoSegment(f"segment {name}: found none of that name in {FOLDER}") from None
+            raise NoSegment(f"segment {name}: found none of that name in {names.FOLDER}") from None
         except (OSError, posix_ipc.Error) as error:
             raise SegmentError(f"segment {name}: {error}") from error
         try:
-            size = os.fstat(shared.fd).st_size
-            if size < HEADER_SIZE:
-                raise SegmentError(f"segment {name}: found {size} bytes, expected a complete segment")
-            return cls(name, mmap(shared.fd, size, access=ACCESS_READ), shared.fd, [], creator=0)
+            return cls(name, _map_to_read(name, shared.fd), shared.fd, [], creator=0)
         except BaseException:
             shared.close_fd()
             raise
@@ -163,6 +152,7 @@ class Segment:
     def close(self) -> None:
         """Unmap. In the creator this drops the lock: others may then take the segment for stale."""
         self.words.release()
+        self.tags.release()
         if self._borrowed:
             return
         self._memory.close()
@@ -170,11 +160,11 @@ class Segment:
             semaphore.close()
         os.close(self._descriptor)
         if self._creator == os.getpid():
-            _own.pop(self.name, None)
+            names.forget(self.name)
 
     def unlink(self) -> None:
         """Remove the names of segment and semaphores; the mappings of those that have it stay usable."""
-        _unlink(self.name)
+        names.unlink(self.name)
 
     # ---- about it
 
@@ -188,11 +178,11 @@ class Segment:
 
     def missing_names(self) -> list[str]:
         """Names that somebody has removed while the segment is in use; reported once, they hurt only readers."""
-        names = [self.name[1:], *(f"sem.{self.name[1:]}.{stripe}" for stripe in range(self.geometry.stripes))]
-        return [name for name in names if not os.path.exists(f"{FOLDER}/{name}")]
+        expected = [self.name[1:], *(f"sem.{self.name[1:]}.{stripe}" for stripe in range(self.geometry.stripes))]
+        return [name for name in expected if not os.path.exists(f"{names.FOLDER}/{name}")]
 
     def descriptors(self) -> frozenset[int]:
-        """The open descriptors that belong to the segment: a forked worker must not close them (mmap keeps a second one)."""
+        """The open descriptors of the segment (mmap keeps one of its own): a forked worker must not close them."""
         mine = os.fstat(self._descriptor)
         found = set()
         for entry in os.listdir("/proc/self/fd"):
@@ -209,6 +199,7 @@ class Segment:
         view = object.__new__(Segment)
         view.__dict__.update(self.__dict__)
         view.words = self.words.toreadonly()
+        view.tags = self.tags.toreadonly()
         view._semaphores = []
         view._borrowed = True
         view._parts(HEADER.unpack_from(self._memory, 0)[7])
@@ -218,89 +209,11 @@ class Segment:
         return f"<Segment {self.name} {self.ring!r} {self.table!r}>"
 
 
-def remove_stale() -> list[str]:
-    """Remove this user's segments whose supervisor is gone, and semaphores without a segment; never a live one's.
-
-    Returns:
-        the names that were removed
-    """
-    removed = []
-    for entry in sorted(os.listdir(FOLDER)):
-        if _SEGMENT.fullmatch(entry) and _is_ours(entry) and _own.get("/" + entry, (0,))[0] != os.getpid():
-            try:
-                shared = posix_ipc.SharedMemory("/" + entry)
-            except (OSError, posix_ipc.Error):
-                continue
-            try:
-                fcntl.lockf(shared.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if _names(entry, shared.fd):
-                    _unlink("/" + entry)
-                    removed.append("/" + entry)
-            except OSError:
-                pass  # its supervisor lives
-            finally:
-                shared.close_fd()
-    for entry in sorted(os.listdir(FOLDER)):
-        match = _SEMAPHORE.fullmatch(entry)
-        if match and _is_ours(entry) and not os.path.exists(f"{FOLDER}/{match[1]}"):
-            _unlink_semaphore("/" + entry.removeprefix("sem."))
-            removed.append("/" + entry)
-    return removed
-
-
-def _new_locked() -> tuple[str, int]:
-    """A new, empty, locked segment: (name, descriptor)."""
-    while True:
-        name = f"/{PREFIX}{secrets.token_hex(4)}"
-        try:
-            shared = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, mode=0o600, size=0)
-        except posix_ipc.ExistentialError:
-            continue
-        except (OSError, posix_ipc.Error) as error:
-            raise SegmentError(f"shared memory: cannot make a segment in {FOLDER}: {error}") from error
-        try:
-            fcntl.lockf(shared.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            pass  # another supervisor's clean-up came between the two steps
-        else:
-            if _names(name[1:], shared.fd):
-                return name, int(shared.fd)
-        shared.close_fd()
-
-
-def _names(entry: str, descriptor: int) -> bool:
-    """Whether the name still means the file that is open."""
-    try:
-        named = os.stat(f"{FOLDER}/{entry}", follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    opened = os.fstat(descriptor)
-    return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)
-
-
-def _is_ours(entry: str) -> bool:
-    try:
-        return os.stat(f"{FOLDER}/{entry}", follow_symlinks=False).st_uid == os.getuid()
-    except FileNotFoundError:
-        return False
-
-
-def _unlink(name: str) -> None:
-    """Semaphores first: a segment that is still there says whose they are."""
-    for entry in os.listdir(FOLDER):
-        if entry.startswith(f"sem.{name[1:]}."):
-            _unlink_semaphore("/" + entry.removeprefix("sem."))
-    try:
-        posix_ipc.unlink_shared_memory(name)
-    except posix_ipc.ExistentialError:
-        pass
-
-
-def _unlink_semaphore(name: str) -> None:
-    try:
-        posix_ipc.unlink_semaphore(name)
-    except posix_ipc.ExistentialError:
-        pass
+def _map_to_read(name: str, descriptor: int) -> mmap:
+    size = os.fstat(descriptor).st_size
+    if size < HEADER_SIZE:
+        raise SegmentError(f"segment {name}: found {size} bytes, expected a complete segment")
+    return mmap(descriptor, size, access=ACCESS_READ)
 
 
 def _mib(size: int) -> str:

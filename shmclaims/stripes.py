@@ -1,13 +1,13 @@
 """The stripes: one semaphore each, and how the supervisor restores one whose holder died.
 
 A worker writes a stripe into its intent before it tries the semaphore and clears it after it has posted, so a dead
-worker's intent names the one stripe whose token it may have taken with it. The semaphore alone cannot tell: a value of 0
-may be a live holder's. Repair therefore raises the stripe's flag, which makes newcomers turn back, and waits until no live
-worker has the stripe in its intent; then a value of 0 is a lost token, and is posted.
+worker's intent names the one stripe whose token it may have taken with it. The semaphore alone cannot tell: a value
+of 0 may be a live holder's. Repair therefore raises the stripe's flag, which makes newcomers turn back, and waits
+until no live worker has the stripe in its intent; then a value of 0 is a lost token, and is posted.
 
-Flag and intent are stored by different processes without fences: each may read the other's old word. The second look, 2 ms
-after the first quiet one, is longer than any store waits in a buffer, and a worker that is descheduled in between has its
-stores flushed by the switch.
+Flag and intent are stored by different processes without fences: each may read the other's old word. The second look,
+2 ms after the first quiet one, is longer than any store waits in a buffer, and a worker that is descheduled in
+between has its stores flushed by the switch.
 
     killed                intent    token    repair
     before the intent     0         there    none
@@ -16,8 +16,8 @@ stores flushed by the switch.
     post .. clear         stripe    there    quiesce, keep
     after the clear       0         there    none
 
-A live worker that was thrown out by an exception has ABANDONED beside the stripe; it takes no stripe until its intent is
-cleared here, so the supervisor is then the word's only writer.
+A live worker that was thrown out by an exception has ABANDONED beside the stripe; it takes no stripe until its intent
+is cleared here, so the supervisor is then the word's only writer.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class StripeRepair:
         return min((when for when in again if when is not None), default=None)
 
     def stuck(self, now: float, stall_seconds: float) -> list[int]:
-        """Live workers seen inside a flagged stripe for `stall_seconds`, look after look: to be killed by the caller."""
+        """Live workers seen inside a flagged stripe for `stall_seconds`, look after look: the caller kills them."""
         del now  # seconds are counted in `step`, so that a paused machine makes nobody stuck
         return sorted(
             incarnation

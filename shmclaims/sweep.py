@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import posix_ipc
 
 from shmclaims.claims import Claim
-from shmclaims.layout import BUCKET, LOW_HALF, OWNER_WORD, SLOT_WORDS, TAGS_WORD
+from shmclaims.layout import BUCKET, LOW_HALF, OWNER_WORD, SLOT_WORDS
 
 if TYPE_CHECKING:
     from shmclaims.segment import Segment
@@ -24,9 +24,10 @@ class GoneSweep:
     Args:
         segment: the supervisor's own
         retired: told (digest in hex, claim) of every record that is retired, since from then on its id can start empty
+
     """
 
-    def __init__(self, segment: Segment, *, retired: Callable[[str, Claim], None] = lambda digest, claim: None) -> None:
+    def __init__(self, segment: Segment, *, retired: Callable[[str, Claim], None] | None = None) -> None:
         self._words = segment.words
         self._ring = segment.ring
         self._stripes = segment.stripes
@@ -37,15 +38,16 @@ class GoneSweep:
         self._seen: set[int] = set()  # gone incarnations met in this round
 
     def step(self, now: float, *, retention_seconds: float | None, budget: int) -> int:
-        """Look at `budget` slots or a few more, and retire the gone records older than `retention_seconds` (None: keep all).
+        """Look at some slots, and retire the records that have been gone for `retention_seconds` (None: keep all).
 
         Args:
             now: wall seconds
             retention_seconds: since the owner's death
-            budget: slots to look at; the next call goes on behind them
+            budget: how many slots, rounded up to buckets; the next call goes on behind them
 
         Returns:
             how many records were retired
+
         """
         if retention_seconds is None:
             return 0
@@ -70,7 +72,7 @@ class GoneSweep:
                 owner = words[slot + OWNER_WORD] & LOW_HALF
                 if not self._ring.is_live(owner) and self._died_at(owner, now) <= died_before:
                     due.append(slot)
-        return self._retire(bucket // self._table.geometry.buckets_a_stripe, bucket, due) if due else 0
+        return self._retire(bucket // self._table.geometry.buckets_a_stripe, due) if due else 0
 
     def _died_at(self, owner: int, now: float) -> float:
         self._seen.add(owner)
@@ -79,7 +81,7 @@ class GoneSweep:
             self._gone_since[owner] = row.died_at if row is not None else now
         return self._gone_since[owner]
 
-    def _retire(self, stripe: int, bucket: int, due: list[int]) -> int:
+    def _retire(self, stripe: int, due: list[int]) -> int:
         words, semaphore = self._words, self._stripes.semaphores[stripe]
         if self._stripes.flagged(stripe):
             return 0
@@ -89,15 +91,14 @@ class GoneSweep:
             return 0
         retired = []
         try:
-            first = self._table.geometry.slots_word + bucket * BUCKET * SLOT_WORDS
             for slot in due:
                 if words[slot] and not self._ring.is_live(words[slot + OWNER_WORD] & LOW_HALF):
                     retired.append(self._table.read_slot(slot))
                     words[slot] = 0
-                    words[TAGS_WORD + bucket * BUCKET + (slot - first) // SLOT_WORDS] = 0
+                    self._table.clear_tag(slot)
         finally:
             semaphore.release()
         for record in retired:
-            if record is not None:
+            if record is not None and self._retired is not None:
                 self._retired(*record)
         return len(retired)

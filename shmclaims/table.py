@@ -1,24 +1,21 @@
 """The claim table: which worker owns which session.
 
-Who writes what: a slot's words 0-6 and its tag, a worker under the slot's stripe, and only into a slot that is empty or
-whose owner is gone (the supervisor's sweep empties gone ones, under the stripe too); `last used`, the owner, without a lock.
+Who writes what: a slot's words 0-6 and its tag, a worker under the slot's stripe, and only into a slot that is empty
+or whose owner is gone (the supervisor's sweep empties gone ones, under the stripe too); `last used`, the owner,
+without a lock.
 
-Why unlocked reads are safe: a slot becomes visible with one aligned store, its control word, whose checksum covers the
-body. A reader copies the slot once and believes it only when the checksum holds, so it sees a whole claim or none, on x86
-and ARM alike. Entries never move, so a lookup never misses a claim that existed throughout. What a stale read costs: a
-claim that ends or a worker that dies while it is read may be reported once more, and the owner, asked, says so; a claim
-made while it is read may be missed, and the claim that then follows says so.
+Order of the stores of a claim: control = 0, body, last used, tag, control. A worker that is killed between two of them
+leaves an empty slot, or a whole claim that is gone. `reader` says why nobody needs a lock to read.
 
 Rejected: chains and robin-hood probing (an entry that moves is a multi-slot repair), blocking on the semaphore (lost
-wake-up), a sequence lock (needs fences that pure Python has not), a holder word per stripe (one more state; resolves none).
+wake-up), a sequence lock (needs fences that pure Python has not), a holder word per stripe (one more state; resolves
+none).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator
-from functools import partial
-from hashlib import blake2b
 from mmap import mmap
 from zlib import crc32
 
@@ -38,21 +35,17 @@ from shmclaims.entrance import Entrance, Entry
 from shmclaims.layout import (
     BODY,
     BUCKET,
-    BUCKET_TAG_BYTES,
     LIVE,
     LOW_HALF,
     MAX_VERSION,
     OWNER_WORD,
-    PLACE,
-    SLOT,
-    SLOT_SIZE,
     SLOT_WORDS,
-    TAGS_OFFSET,
-    TAGS_WORD,
+    TAG_SIZE,
     USED_WORD,
     Geometry,
     prefix_of,
 )
+from shmclaims.reader import TORN_READS, SlotReader, TornSlot
 from shmclaims.stripes import Stripes
 from shmclaims.workers import WorkerRing
 
@@ -70,109 +63,35 @@ __all__ = [
     "TableFull",
 ]
 
-_unpack_place = PLACE.unpack
-_unpack_slot = SLOT.unpack
-_unpack_body = BODY.unpack
-_new_claim = partial(tuple.__new__, Claim)  # a third of the time of Claim(...), on the path of every relayed request
-_LIVE, _GONE = ClaimState.LIVE, ClaimState.GONE
-
-TORN_READS = 50  # a writer is inside a slot for microseconds; after so many bad copies the lock is asked
 LOCK_TRIES = 20
 LOCK_PAUSE_SECONDS = 0.00005
 
 
-class _Torn(Exception):  # noqa: N818 -- never leaves this module
-    pass
-
-
-class ClaimTable:
+class ClaimTable(SlotReader):
     """The slots of one segment. Made by `Segment`; a worker calls `bind` after the fork, before it claims."""
 
     def __init__(
-        self, memory: mmap, words: memoryview, geometry: Geometry, key: bytes, ring: WorkerRing, stripes: Stripes
+        self,
+        memory: mmap,
+        words: memoryview,
+        tags: memoryview,
+        *,
+        geometry: Geometry,
+        key: bytes,
+        ring: WorkerRing,
+        stripes: Stripes,
     ) -> None:
-        self._memory = memory
-        self._words = words
-        self._find = memory.find
-        self._ring = ring
-        self._is_live = ring.is_live
-        self._key = key
-        self._stripes = stripes.count
-        self._buckets = geometry.buckets_a_stripe
-        self.geometry = geometry
-        self._slots = geometry.slots
-        self._slots_word = geometry.slots_word
-        self._slot_base = geometry.slots_offset - 8 * TAGS_OFFSET  # a slot lies at slot_base + 8 * its tag's offset
+        super().__init__(memory, words, tags, geometry=geometry, key=key, ring=ring)
         self._entrance = Entrance(words, stripes)
         self._incarnation = 0
         self._index = 0
         self._version = 0
-        self.capacity = geometry.max_sessions
 
     def bind(self, incarnation: int, index: int) -> None:
         """This process is that worker; call it in the worker, after the fork."""
         self._incarnation = incarnation
         self._index = index
         self._entrance.bind(incarnation)
-
-    def digest(self, session: bytes) -> bytes:
-        """The 16 bytes that stand for a session id in this segment; keyed anew at each start."""
-        return blake2b(session, digest_size=16, key=self._key).digest()
-
-    # ---- reading, without a lock
-
-    def lookup(self, session: bytes) -> Claim | None:
-        """Whose session it is, or None. Takes no lock; from any thread.
-
-        Raises:
-            StripeBusy: the slot was seen torn again and again, and its stripe could not be had (at most 1 ms)
-            DamagedSlot: it is torn although nobody writes it
-        """
-        digest = blake2b(session, digest_size=16, key=self._key).digest()
-        tag, stripe, first, second = self._place(digest)
-        for _ in range(TORN_READS):
-            try:
-                found = self._search(digest, tag, first, second)
-            except _Torn:
-                continue
-            return None if found is None else found[1]
-        return self._lookup_locked(digest, tag, stripe, first, second)
-
-    def dump(self) -> Iterator[tuple[str, Claim]]:
-        """Every claim, as (digest in hex, claim), in the order of the slots. Takes no lock."""
-        offset = self._slots_word * 8
-        for bucket in range(offset, offset + self._slots * SLOT_SIZE, BUCKET * SLOT_SIZE):
-            controls = self._words[bucket // 8 : (bucket + BUCKET * SLOT_SIZE) // 8 : SLOT_WORDS].tolist()
-            for number, control in enumerate(controls):
-                if control:
-                    record = self.read_slot((bucket + number * SLOT_SIZE) // 8)
-                    if record is not None:
-                        yield record
-
-    def read_slot(self, slot: int) -> tuple[str, Claim] | None:
-        """(digest in hex, claim) of the slot at a word; None when it is empty, or torn again and again."""
-        for _ in range(TORN_READS):
-            try:
-                found = self._read(slot * 8)
-            except _Torn:
-                continue
-            return None if found is None else (found[0].hex(), found[1])
-        return None
-
-    def buckets_of(self, digest: bytes) -> tuple[int, int]:
-        """Numbers of the two buckets that may hold a digest."""
-        _, _, first, second = self._place(digest)
-        return (first - TAGS_OFFSET) // BUCKET_TAG_BYTES, (second - TAGS_OFFSET) // BUCKET_TAG_BYTES
-
-    def count(self) -> tuple[int, int, int]:
-        """(live, gone, capacity in sessions). Reads every slot's head: for people, not for requests."""
-        live = gone = 0
-        for owner in self._owners():
-            if self._is_live(owner):
-                live += 1
-            else:
-                gone += 1
-        return live, gone, self.capacity
 
     # ---- writing, under the stripe
 
@@ -190,8 +109,9 @@ class ClaimTable:
             AlreadyClaimed: a live worker holds it, this one included
             ClaimGone: it was a dead worker's, and `replace_gone` is not set
             TableFull: no room in its two buckets
+
         """
-        digest = blake2b(session, digest_size=16, key=self._key).digest()
+        digest = self.digest(session)
         tag, stripe, first, second = self._place(digest)
         entry = Entry()
         entrance = self._entrance
@@ -224,7 +144,7 @@ class ClaimTable:
             held = words[slot] == handle.control
             if held:
                 words[slot] = 0
-                words[self._tag_word(slot)] = 0
+                self.clear_tag(slot)
             entrance.leave(handle.stripe)
         except BaseException:
             entrance.thrown_out(entry)
@@ -232,14 +152,14 @@ class ClaimTable:
         return held
 
     def touch(self, handle: Handle, *, now: float) -> bool:
-        """Note a use (`now` in wall seconds). Owner only, one store, no lock. False: the slot is no longer the handle's."""
+        """Note a use, at `now` in wall seconds. The owner's alone: one store, no lock. False as in `try_release`."""
         if self._words[handle.slot] != handle.control:
             return False
         self._words[handle.slot + USED_WORD] = int(now) & LOW_HALF
         return True
 
     def audit(self, known: Collection[Handle]) -> list[Handle]:
-        """Handles of this worker's claims that none of `known` holds: left by an exception, to be released by the caller."""
+        """This worker's claims that none of `known` holds, left by an exception: the caller releases them."""
         held = {(handle.slot, handle.control) for handle in known}
         words, per_stripe = self._words, self._buckets * BUCKET
         found = []
@@ -251,12 +171,16 @@ class ClaimTable:
                     found.append(Handle(slot, control, number // per_stripe))
         return found
 
+    def clear_tag(self, slot: int) -> None:
+        """Forget the tag of a slot that was emptied; under its stripe."""
+        self._tags[self._tag_of(slot)] = 0
+
     # ---- with sleeps: for tests, benchmarks and threads, never on an event loop
 
     def claim(
         self, session: bytes, *, user: int = 0, now: float, replace_gone: bool = False, timeout: float = 5.0
     ) -> Handle:
-        """`try_claim` until it is not busy. Raises ClaimTimeout after `timeout` seconds, and all else that it raises."""
+        """`try_claim` until it is not busy. Raises what that raises, and ClaimTimeout after `timeout` seconds."""
         for _ in _tries(timeout):
             try:
                 return self.try_claim(session, user=user, now=now, replace_gone=replace_gone)
@@ -275,43 +199,8 @@ class ClaimTable:
 
     # ---- inside
 
-    def _place(self, digest: bytes) -> tuple[bytes, int, int, int]:
-        """(tag, stripe, offset of the first candidate's tags, of the second's)."""
-        tag, number = _unpack_place(digest)
-        buckets = self._buckets
-        stripe = number % self._stripes
-        x = (number >> 8) % buckets
-        y = (number >> 36) % buckets
-        if x == y:
-            y = x + 1 if x + 1 < buckets else 0
-        base = TAGS_OFFSET + stripe * buckets * BUCKET_TAG_BYTES
-        return tag, stripe, base + x * BUCKET_TAG_BYTES, base + y * BUCKET_TAG_BYTES
-
-    def _search(self, digest: bytes, tag: bytes, first: int, second: int) -> tuple[int, Claim] | None:
-        """(word of the slot, claim) of the session; raises _Torn when a candidate's copy is bad."""
-        for start in (first, second):
-            at = self._find(tag, start, start + BUCKET_TAG_BYTES)
-            while at >= 0:
-                if not at & 7:
-                    offset = self._slot_base + 8 * at
-                    found = self._read(offset)
-                    if found is not None and found[0] == digest:
-                        return offset >> 3, found[1]
-                at = self._find(tag, at + 1, start + BUCKET_TAG_BYTES)
-        return None
-
-    def _read(self, offset: int) -> tuple[bytes, Claim] | None:
-        """(digest, claim) of the slot at a byte offset, None when it is empty; raises _Torn."""
-        control, body, used = _unpack_slot(self._memory[offset : offset + SLOT_SIZE])
-        if not control:
-            return None
-        if crc32(body, control & LOW_HALF) != control >> 32:
-            raise _Torn
-        digest, incarnation, index, _, opened, user, prefix = _unpack_body(body)
-        state = _LIVE if self._is_live(incarnation) else _GONE
-        return digest, _new_claim((state, index, incarnation, user, opened, used, prefix.decode("ascii", "replace")))
-
-    def _lookup_locked(self, digest: bytes, tag: bytes, stripe: int, first: int, second: int) -> Claim | None:
+    def _lookup_locked(self, digest: bytes) -> Claim | None:
+        tag, stripe, first, second = self._place(digest)
         entrance = self._entrance
         for attempt in range(LOCK_TRIES if entrance.bound else 0):
             if attempt:
@@ -322,16 +211,16 @@ class ClaimTable:
                     entrance.enter(stripe, entry)
                 except StripeBusy:
                     continue
-                found: tuple[int, Claim] | None | _Torn
+                found: tuple[int, Claim] | TornSlot | None
                 try:
                     found = self._search(digest, tag, first, second)
-                except _Torn as torn:
+                except TornSlot as torn:
                     found = torn
                 entrance.leave(stripe)
             except BaseException:
                 entrance.thrown_out(entry)
                 raise
-            if isinstance(found, _Torn):
+            if isinstance(found, TornSlot):
                 raise DamagedSlot(f"stripe {stripe}: a slot's checksum is wrong while nobody writes it")
             return None if found is None else found[1]
         raise StripeBusy(f"stripe {stripe}: a slot was seen torn {TORN_READS} times, and the stripe is busy")
@@ -342,16 +231,16 @@ class ClaimTable:
         """(word of the slot to write, gone record that is overwritten); under the stripe."""
         try:
             found = self._search(digest, tag, first, second)
-        except _Torn:
+        except TornSlot:
             raise DamagedSlot("a slot's checksum is wrong under its stripe") from None
         if found is not None:
-            if found[1].state is _LIVE:
+            if found[1].state is ClaimState.LIVE:
                 raise AlreadyClaimed(found[1])
             if not replace_gone:
                 raise ClaimGone(found[1])
             return found
-        words = self._words
-        tags = [words[start >> 3 : (start >> 3) + BUCKET].tolist() for start in (first, second)]
+        words, tags_at = self._words, self._tags
+        tags = [tags_at[start // TAG_SIZE : start // TAG_SIZE + BUCKET].tolist() for start in (first, second)]
         free = [column.count(0) for column in tags]
         emptier = 0 if free[0] >= free[1] else 1
         if free[emptier]:
@@ -376,7 +265,7 @@ class ClaimTable:
             raise TableFull(f"both buckets are full: found {2 * BUCKET} live claims, capacity {self.capacity} sessions")
         try:
             found = self._read(oldest[1] * 8)
-        except _Torn:
+        except TornSlot:
             raise DamagedSlot("a slot's checksum is wrong under its stripe") from None
         return oldest[1], found[1] if found else None
 
@@ -393,34 +282,9 @@ class ClaimTable:
         words[slot] = 0
         self._memory[offset + 8 : offset + 56] = body
         words[slot + USED_WORD] = now
-        words[self._tag_word(slot)] = int.from_bytes(digest[:8], "little")
+        self._tags[self._tag_of(slot)] = int.from_bytes(digest[:TAG_SIZE], "little")
         words[slot] = control
         return control
-
-    def _slot_of(self, tags: int, number: int) -> int:
-        """Word of a bucket's n-th slot; the bucket is given by the offset of its tags."""
-        return (self._slot_base >> 3) + tags + number * SLOT_WORDS
-
-    def _tag_word(self, slot: int) -> int:
-        return TAGS_WORD + (slot - self._slots_word) // SLOT_WORDS
-
-    def _owners(self, *, empty: bool = False) -> Iterator[int]:
-        """The incarnation in each slot that holds a claim; with `empty`, in the others as well (then 0)."""
-        words, start = self._words, self._slots_word
-        step = BUCKET * SLOT_WORDS * 32
-        for word in range(start, start + self._slots * SLOT_WORDS, step):
-            end = min(word + step, start + self._slots * SLOT_WORDS)
-            controls = words[word:end:SLOT_WORDS].tolist()
-            owners = words[word + OWNER_WORD : end : SLOT_WORDS].tolist()
-            for control, owner in zip(controls, owners, strict=True):
-                if control:
-                    yield owner & LOW_HALF
-                elif empty:
-                    yield 0
-
-    def __repr__(self) -> str:
-        live, gone, capacity = self.count()
-        return f"<ClaimTable live={live} gone={gone} capacity={capacity} slots={self._slots}>"
 
 
 def _tries(timeout: float) -> Iterator[None]:

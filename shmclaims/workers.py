@@ -1,13 +1,14 @@
 """The ring of worker rows: who lives, what each is about to lock, and its counters.
 
-Ownership is an incarnation, a number that the supervisor hands out once and that is never a pid. Row `incarnation % 256`
-belongs to it until the row is given to a later one, which happens only when it is dead and its stripe is repaired; an
-incarnation that no row names is gone.
+Ownership is an incarnation, a number that the supervisor hands out once and that is never a pid. Row `incarnation %
+256` belongs to it until the row is given to a later one, which happens only when it is dead and its stripe is
+repaired; an incarnation that no row names is gone.
 
 Why unlocked reads are safe: each word has one writer. The supervisor writes state, pid, index and times; the worker
-writes its intent, heartbeat and counters (the supervisor clears an intent only when its worker is dead or has marked it
-abandoned). The state word holds the incarnation as well, so one load says whose row it is and whether it lives. A stale
-read of the state costs a request relayed to a worker that has just died; a stale counter costs a slightly worse placement.
+writes its intent, heartbeat and counters (the supervisor clears an intent only when its worker is dead or has marked
+it abandoned). The state word holds the incarnation as well, so one load says whose row it is and whether it lives. A
+stale read of the state costs a request relayed to a worker that has just died; a stale counter costs a slightly worse
+placement.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _HEARTBEAT, _HEARTBEAT_AT = Row.HEARTBEAT.value, Row.HEARTBEAT_AT.value
 COUNTER_MASK = (1 << 64) - 1
 
 
-class RingFull(Exception):  # noqa: N818 -- the name says what is the matter
+class RingFull(Exception):
     """Every row is live or waits for its stripe's repair."""
 
 
@@ -112,6 +113,7 @@ class WorkerRing:
 
         Raises:
             RingFull: no row is dead and repaired
+
         """
         words = self._words
         first = words[NEXT_INCARNATION_WORD]
@@ -142,7 +144,7 @@ class WorkerRing:
         self._words[self._held(incarnation)] = incarnation << 8 | state
 
     def mark_dead(self, incarnation: int, *, now: float) -> None:
-        """One store, and all the worker's claims are gone. Only after waitid has shown its exit; `now` in wall seconds."""
+        """One store, and all its claims are gone; only after waitid has shown the exit. `now` in wall seconds."""
         row = self._held(incarnation)
         self._words[row + Row.DIED_AT] = int(now)
         self._words[row] = incarnation << 8 | _DEAD
@@ -168,7 +170,7 @@ class WorkerRing:
     def is_live(self, incarnation: int) -> bool:
         """Whether the incarnation lives: the one judge of it, for lookup, claim, repair, sweep and register alike."""
         word: int = self._words[RING_WORD + incarnation % ROWS * ROW_WORDS]
-        return word >> 8 == incarnation and _FREE < word & 255 < _DEAD
+        return _FREE < word - (incarnation << 8) < _DEAD  # another incarnation's word is 256 away or more
 
     def row(self, incarnation: int) -> RowView | None:
         """The incarnation's row, or None when the ring has forgotten it."""
