@@ -40,10 +40,13 @@ def main(spec: WorkerSpec) -> int:
         adapter = registry.build(_affinity(spec), app, server=spec.name)
     except BaseException:
         return _boot_failed(spec, traceback.format_exc())
-    worker = Worker(spec, asgi, adapter)
-    config = worker.server.config
-    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        return runner.run(worker.run())
+    loop = uvicorn.Config(asgi, log_config=None, loop=spec.server.uvicorn.get("loop", "auto")).get_loop_factory()
+    with asyncio.Runner(loop_factory=loop) as runner:
+        return runner.run(_serve(spec, asgi, adapter))
+
+
+async def _serve(spec: WorkerSpec, app: Any, adapter: Adapter) -> int:
+    return await Worker(spec, app, adapter).run()
 
 
 def _affinity(spec: WorkerSpec) -> dict[str, Any]:

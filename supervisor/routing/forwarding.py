@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 from uuid import uuid4
 
 import msgspec
@@ -25,7 +25,7 @@ from supervisor.relay.outcomes import (
 from supervisor.routing import flags
 from supervisor.routing.placement import Placement
 from supervisor.routing.replies import Refusal, describe_gone
-from supervisor.routing.request import Request
+from supervisor.routing.request import Request, Send
 
 
 class Moved(msgspec.Struct, frozen=True):
@@ -68,26 +68,29 @@ class Forwarder:
 
     async def place(self, target: int, session: str | None, request: Request, *, mint: bool) -> Moved | None:
         """Have `target` claim a new session and run the request."""
-        self._placement.sent(target)
-        order = Order(
-            owner=target,
-            mode="placed",
-            session=session,
-            flags=flags.pack(request.reading, minted=mint),
-            on_answer=lambda: self._placement.answered(target),
-        )
-        return await self._send(order, request)
+        order = Order(owner=target, mode="placed", session=session, flags=flags.pack(request.reading, minted=mint))
+        under_way = self._placement.sent(target)
+        reply = request.send
+
+        async def first(message: dict[str, Any]) -> None:
+            under_way.answered()
+            await reply(message)
+
+        try:
+            return await self._send(order, request, first)
+        finally:
+            under_way.answered()
 
     async def relay(self, owner: int, session: str, request: Request) -> Moved | None:
         """Have the session's owner run the request."""
         order = Order(owner=owner, mode="owned", session=session, flags=flags.pack(request.reading))
-        return await self._send(order, request)
+        return await self._send(order, request, request.send)
 
-    async def _send(self, order: Order, request: Request) -> Moved | None:
+    async def _send(self, order: Order, request: Request, send: Send) -> Moved | None:
         assert self._client is not None
         self._row.add("relayed_out", 1)
         placed = order.mode == "placed"
-        outcome = await self._client.relay(order, request.scope, request.body, request.send)
+        outcome = await self._client.relay(order, request.scope, request.body, send)
         match outcome:
             case Taken():
                 return None

@@ -38,12 +38,25 @@ class Placement:
             return self.me
         return min(ready, key=lambda row: (row[2] + self._under_way[row[0]], row[0] != self.me, row[1]))[0]
 
-    def sent(self, incarnation: int) -> None:
-        """A placement is under way: count it until it is answered."""
+    def sent(self, incarnation: int) -> UnderWay:
+        """A placement is under way: it counts until its answer."""
         self._under_way[incarnation] += 1
+        return UnderWay(self._under_way, incarnation)
 
-    def answered(self, incarnation: int) -> None:
-        """The chosen worker has answered, or cannot be reached."""
-        self._under_way[incarnation] -= 1
-        if not self._under_way[incarnation]:
-            del self._under_way[incarnation]
+
+class UnderWay:
+    """A placement that has not been answered yet."""
+
+    __slots__ = ("_counts", "_incarnation")
+
+    def __init__(self, counts: Counter[int], incarnation: int) -> None:
+        self._counts: Counter[int] | None = counts
+        self._incarnation = incarnation
+
+    def answered(self) -> None:
+        """The chosen worker has answered, or cannot be reached; what comes later is nothing new."""
+        counts, self._counts = self._counts, None
+        if counts is not None:
+            counts[self._incarnation] -= 1
+            if not counts[self._incarnation]:
+                del counts[self._incarnation]
