@@ -15,7 +15,7 @@ class AppError(Exception):
     """The app cannot be had. The message is for the person who wrote the config; the cause has the traceback."""
 
 
-def load_app(server: ServerConfig, *, lifespan: str | None = None) -> tuple[Any, Any]:
+def load_app(server: ServerConfig) -> tuple[Any, Any]:
     """Import a server's app. Returns the object itself and the ASGI 3 app that uvicorn makes of it.
 
     The server's `chdir` becomes the working folder and comes first on sys.path, its `env` goes into the environment:
@@ -34,7 +34,7 @@ def load_app(server: ServerConfig, *, lifespan: str | None = None) -> tuple[Any,
             raise AppError(f"app: found {server.app}, which cannot be called; expected a function that returns the app")
         app = app()
     options = {key: server.uvicorn[key] for key in ("interface", "ws", "http", "loop") if key in server.uvicorn}
-    inner = uvicorn.Config(app, proxy_headers=False, log_config=None, lifespan=lifespan or "auto", **options)
+    inner = uvicorn.Config(app, proxy_headers=False, log_config=None, **options)
     inner.load()  # an interface other than ASGI 3 is adapted here, below the router
     return app, inner.loaded_app
 
@@ -56,6 +56,7 @@ def _import(reference: str) -> Any:
         except AttributeError:
             names = sorted(public for public in dir(found) if not public.startswith("_"))
             raise AppError(
-                f"app: found {reference!r}, but {module} has no {attribute!r}; it has {', '.join(names[:12]) or 'nothing'}"
+                f"app: found {reference!r}, but {module} has no {attribute!r};"
+                f" it has {', '.join(names[:12]) or 'nothing'}"
             ) from None
     return found

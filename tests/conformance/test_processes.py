@@ -62,7 +62,7 @@ def test_case(case: Case, service: Callable[..., Service]) -> None:
         **case.affinity,
     }
     running = service(
-        f"tests.conformance.app:{case.kind}_factory",
+        f"conformance.app:{case.kind}_factory",
         factory=True,
         workers=case.workers,
         placement="accepting",

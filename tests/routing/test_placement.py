@@ -36,9 +36,9 @@ def test_placements_under_way_count() -> None:
     for _ in range(6):
         target = placement.choose(rows)
         assert target is not None
-        placement.sent(target)
-        chosen.append(target)
-    assert sorted(chosen) == [1, 1, 2, 2, 3, 3]
-    for target in chosen:
-        placement.answered(target)
+        chosen.append((target, placement.sent(target)))
+    assert sorted(target for target, _ in chosen) == [1, 1, 2, 2, 3, 3]
+    for _, under_way in chosen:
+        under_way.answered()
+        under_way.answered()
     assert placement.choose(rows) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tests.whole.children import app
+from whole.children import app
 
 if os.path.exists(os.environ["FAIL_WHEN"]):
     raise RuntimeError("fails now")

@@ -75,7 +75,7 @@ class Service:
         self.runtime_dir = folder / "run"
         server: dict[str, Any] = {
             "app": app,
-            "chdir": str(REPO),
+            "chdir": str(REPO / "tests"),
             "bind": "127.0.0.1:0",
             "workers": 4,
             "affinity": {"preset": "gym-resources"},

@@ -15,7 +15,7 @@ from whole.harness import Connection, Service, eventually
 @pytest.fixture(scope="module")
 def gym(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """One service with four workers for the tests of this file."""
-    service = Service(tmp_path_factory.mktemp("gym"), "tests.whole.apps:gym", health="/healthz")
+    service = Service(tmp_path_factory.mktemp("gym"), "whole.apps:gym", health="/healthz")
     service.start()
     yield service
     assert service.stop() == 0, service.log.read_text()

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from whole.harness import Service, eventually, tagged
 
-APP = "tests.whole.apps:gym"
+APP = "whole.apps:gym"
 
 
 def free(port: int) -> bool:
@@ -88,7 +88,7 @@ def test_a_second_signal_stops_at_once(service: Callable[..., Service], number: 
 @pytest.mark.parametrize("victim", ["guardian", "supervisor"])
 def test_nothing_outlives_a_sigkill(service: Callable[..., Service], victim: str) -> None:
     """Workers and the app's children of all kinds go with guardian or supervisor; the next serve works at once."""
-    gym = service("tests.whole.children:app", affinity={"preset": "none"}).start()
+    gym = service("whole.children:app", affinity={"preset": "none"}).start()
     port = gym.port
     for connection in gym.connections().values():
         assert connection.ask("POST", "/spawn")[0] == 200
@@ -122,7 +122,7 @@ def test_a_second_service_is_refused(service: Callable[..., Service]) -> None:
 
 def test_an_app_that_does_not_import(service: Callable[..., Service]) -> None:
     """After `boot_tries` tries: status 3, and its traceback once."""
-    broken = service("tests.whole.broken_import:app", boot_tries=2)
+    broken = service("whole.broken_import:app", boot_tries=2)
     broken.start(ready=False)
     assert broken.wait(60) == 3
     text = broken.log.read_text()
@@ -132,7 +132,7 @@ def test_an_app_that_does_not_import(service: Callable[..., Service]) -> None:
 
 def test_an_app_whose_lifespan_fails(service: Callable[..., Service]) -> None:
     """A start-up that raises is a failed boot too."""
-    broken = service("tests.whole.broken_lifespan:app", boot_tries=2)
+    broken = service("whole.broken_lifespan:app", boot_tries=2)
     broken.start(ready=False)
     assert broken.wait(60) == 3
     assert broken.log.read_text().count("the lifespan fails here") == 1
@@ -140,7 +140,7 @@ def test_an_app_whose_lifespan_fails(service: Callable[..., Service]) -> None:
 
 def test_a_worker_that_fails_later_is_retried_for_ever(service: Callable[..., Service]) -> None:
     """Once the server was ready, boots that fail do not end the service: the other workers stay."""
-    gym = service("tests.whole.fails_later:app", workers=2, boot_tries=1, affinity={"preset": "none"})
+    gym = service("whole.fails_later:app", workers=2, boot_tries=1, affinity={"preset": "none"})
     flag = gym.folder / "fail"
     gym.config.write_text(gym.config.read_text().replace('"workers"', f'"env": {{"FAIL_WHEN": "{flag}"}}, "workers"'))
     gym.start()
