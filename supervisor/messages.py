@@ -52,7 +52,7 @@ _from_worker = msgspec.msgpack.Decoder(FromWorker)
 _to_worker = msgspec.msgpack.Decoder(ToWorker)
 
 
-class LinkClosed(Exception):  # noqa: N818 - a state of the link, expected at every worker's end
+class LinkClosed(Exception):
     """The other side has closed its end, or is gone."""
 
 

@@ -43,6 +43,13 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
+class CloseListeners:
+    """Close the supervisor's copies of a server's public sockets: with the workers' ones gone, clients are refused."""
+
+    server: str
+
+
+@dataclass(frozen=True, slots=True)
 class KillAll:
     """SIGKILL to all process groups and all that is left of dead workers, without grace."""
 
@@ -83,4 +90,4 @@ class Exit:
     status: int
 
 
-Effect = Spawn | Send | Terminate | Kill | KillAll | ShowSeat | ShowRow | Log | Exit
+Effect = Spawn | Send | Terminate | Kill | KillAll | CloseListeners | ShowSeat | ShowRow | Log | Exit

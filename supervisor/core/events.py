@@ -105,6 +105,14 @@ class StripeHeld:
 
 
 @dataclass(frozen=True, slots=True)
+class TableBroken:
+    """A server's table cannot be vouched for any more."""
+
+    server: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class StopSignal:
     """SIGTERM or SIGINT.
 
@@ -144,4 +152,4 @@ class GuardianDied:
 
 WorkerEvent = WorkerReady | WorkerBootFailed | WorkerQuiet | WorkerDrained | WorkerDied | WorkerReaped | StripeHeld
 OperatorEvent = StopSignal | QuitSignal | StopCommand | UnavailableAsked | GuardianDied
-Event = Started | Tick | Spawned | SpawnFailed | WorkerEvent | OperatorEvent
+Event = Started | Tick | Spawned | SpawnFailed | TableBroken | WorkerEvent | OperatorEvent

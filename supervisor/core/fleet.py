@@ -90,6 +90,8 @@ class Fleet:
                 return [Log("warning", f"{origin} is ignored: {what} is not available in this version")]
             case events.GuardianDied():
                 return self._kill_all("the guardian is gone", STATUS_OTHER, now)
+            case events.TableBroken(server=name, reason=reason):
+                return [] if self.stopping else [self._broken(name, reason), *self._stop(STATUS_OTHER, now)]
             case events.WorkerReaped(worker=worker):
                 self._unreaped.discard(worker)
                 return []
@@ -129,6 +131,9 @@ class Fleet:
         if event.forwarded != forwarded and now - at < SAME_ORDER_SECONDS:
             return []
         return self._kill_all(f"{event.name}, the second signal", STATUS_FINE, now)
+
+    def _broken(self, server: str, reason: str) -> Log:
+        return Log("error", f"stopping, since the claim table cannot be vouched for: {reason}", server)
 
     def _saying(self, reason: str) -> Log:
         seconds = max((server.plan.graceful_seconds for server in self.servers.values()), default=0.0)

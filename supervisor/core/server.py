@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from supervisor.core import events
 from supervisor.core.backoff import BackoffPolicy
-from supervisor.core.effects import Effect, Kill, Level, Send, Spawn, Terminate
+from supervisor.core.effects import CloseListeners, Effect, Kill, Level, Send, Spawn, Terminate
 from supervisor.core.seat import Seat
 from supervisor.core.worker_state import State, Step
 from supervisor.messages import Finish, StopAccepting
@@ -182,7 +182,7 @@ class Server:
             elif seat.state is State.READY:
                 effects += [*seat.move(Step.STOP_ACCEPTING), Send(seat.worker, StopAccepting())]
             seat.due = None
-        return effects + self._go_on_stopping(now)
+        return [*effects, CloseListeners(self.plan.name), *self._go_on_stopping(now)]
 
     # Decisions
 

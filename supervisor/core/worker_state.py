@@ -92,7 +92,7 @@ LIVE = frozenset({State.BOOTING, State.READY, State.DRAINING, State.STOPPING})
 """There is a process."""
 
 
-class IllegalStep(Exception):  # noqa: N818 - named for what it says
+class IllegalStep(Exception):
     """Something happened that cannot happen in that state. Nothing has changed."""
 
     def __init__(self, state: State, step: Step, subject: str) -> None:

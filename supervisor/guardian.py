@@ -1,0 +1,112 @@
+"""The guardian: the process above the supervisor, which sees that nothing outlives it.
+
+It forks the supervisor, forwards signals to it and ends with its exit status. Being a subreaper it inherits whatever a
+killed supervisor leaves, the app's own children included, and kills that. It is too simple to fail: it holds no socket
+and no state, and waits in one place for one thing.
+
+As PID 1 of a container it is also everybody's last parent: children it does not know are reaped, and otherwise left
+alone while the supervisor lives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+from supervisor import children
+from supervisor.linux import become_subreaper
+
+logger = logging.getLogger("gym_supervise.guardian")
+
+FORWARDED = frozenset(
+    {
+        signal.SIGTERM,
+        signal.SIGINT,
+        signal.SIGQUIT,
+        signal.SIGHUP,
+        signal.SIGUSR1,
+        signal.SIGTTIN,
+        signal.SIGTTOU,
+    }
+)
+WAITED = FORWARDED | {signal.SIGCHLD}
+
+STATUS_OTHER = 1
+
+
+def guard(run: Callable[[int], int]) -> int:
+    """Run the supervisor in a child, watch over it, and clean up after it.
+
+    Args:
+        run: the supervisor: is given the guardian's pid, returns the exit status. Starts with the signals of WAITED
+            blocked, in a process group of its own, so that the terminal's Ctrl-C comes once, from here.
+
+    Returns:
+        the supervisor's exit status; 1 when a signal killed it
+
+    """
+    become_subreaper()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, WAITED)
+    spared = children.pids()  # of a shell that has exec'd us, say
+    guardian = os.getpid()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid == 0:
+        _be_supervisor(run, guardian)
+    _set_group(pid)
+    try:
+        exited = _watch(pid)
+        ended, stuck = children.sweep(spared)
+        if exited.si_code == os.CLD_EXITED:
+            return exited.si_status
+        name = signal.Signals(exited.si_status).name
+        logger.error("the supervisor, pid %d, was killed by %s; %d processes that it left were ended", pid, name, ended)
+        if stuck:
+            logger.error("killed processes are still there: %s", sorted(stuck))
+        return STATUS_OTHER
+    finally:
+        while signal.sigtimedwait(WAITED, 0) is not None:  # meant for what has just ended
+            pass
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _be_supervisor(run: Callable[[int], int], guardian: int) -> None:
+    status = STATUS_OTHER
+    try:
+        _set_group(0)
+        status = run(guardian)
+    except BaseException:
+        logger.exception("the supervisor failed")
+    finally:
+        logging.shutdown()
+        os._exit(status)
+
+
+def _set_group(pid: int) -> None:
+    """On both sides of the fork, so that neither has to wait for the other."""
+    with contextlib.suppress(PermissionError, ProcessLookupError):
+        os.setpgid(pid, 0)
+
+
+def _watch(pid: int) -> os.waitid_result:
+    """Forward signals until the supervisor has exited."""
+    while True:
+        received = signal.sigwaitinfo(WAITED)
+        if received.si_signo != signal.SIGCHLD:
+            os.kill(pid, received.si_signo)  # not reaped yet, so the pid is still its own
+            continue
+        while (exited := _next_exit()) is not None:
+            if exited.si_pid == pid:
+                return exited
+
+
+def _next_exit() -> os.waitid_result | None:
+    try:
+        return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG)
+    except ChildProcessError:
+        return None

@@ -1,0 +1,258 @@
+"""The supervisor's loop: waits for whatever comes first, tells the fleet, does what the fleet says. It never blocks.
+
+Deaths come before everything else of one wake-up: a row turns dead before a message is read or a timer judged. Messages
+come before timers, so that a worker which has answered while the machine was paused is not killed for being late.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import DecodeError
+
+from shmclaims import RingFull
+from supervisor import children, messages
+from supervisor.control import Control
+from supervisor.core import effects, events
+from supervisor.core.effects import Effect
+from supervisor.core.events import Event, Worker
+from supervisor.core.fleet import Fleet
+from supervisor.core.worker_state import IllegalStep
+from supervisor.listeners import Listeners
+from supervisor.reaping import Reaper
+from supervisor.runtime_dir import RuntimeDir
+from supervisor.segments import Segments
+from supervisor.signals import Signals
+from supervisor.spawn import Child
+
+logger = logging.getLogger("gym_supervise.supervisor")
+
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+class Loop:
+    """Runs a service until its end.
+
+    Args:
+        fleet: decides.
+        segments, reaper, signals, runtime: what it watches and acts on.
+        listeners: the public sockets of each server.
+        spawn: forks a worker; raises OSError or RuntimeError.
+        guardian: a pidfd, readable when the guardian is gone.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        fleet: Fleet,
+        segments: Segments,
+        reaper: Reaper,
+        signals: Signals,
+        runtime: RuntimeDir,
+        listeners: Mapping[str, Listeners],
+        spawn: Callable[[Worker], Child],
+        guardian: int,
+        identity: Mapping[str, Any],
+    ) -> None:
+        self._fleet = fleet
+        self._segments = segments
+        self._reaper = reaper
+        self._signals = signals
+        self._runtime = runtime
+        self._listeners = listeners
+        self._spawn = spawn
+        self._guardian: int | None = guardian
+        self._identity = identity
+        self._control = Control(runtime.control_path, self._answer)
+        self._epoll = select.epoll()
+        for descriptor in (signals.fileno(), guardian, self._control.fileno()):
+            self._epoll.register(descriptor, select.EPOLLIN)
+        self._pidfds: dict[int, Child] = {}
+        self._links: dict[int, Child] = {}
+        self._queue: deque[Event] = deque()
+        self._outcomes: deque[Event] = deque()  # of effects: told to the fleet before anything else
+        self._now = time.monotonic()
+
+    def run(self) -> int:
+        """Serve until the fleet says that it is over; returns the exit status."""
+        self._put(events.Started())
+        self._handle_queue()
+        while self._fleet.exit_status is None:
+            ready = self._wait()
+            self._now = time.monotonic()
+            for descriptor in ready:
+                if descriptor in self._pidfds:
+                    self._look_for_death(self._pidfds[descriptor])
+            for descriptor in ready:
+                self._read(descriptor)
+            self._put(*map(events.WorkerReaped, self._reaper.step(self._now)))
+            self._put(*self._segments.step(self._now))
+            self._handle_queue()
+            if (due := self._fleet.next_timer(self._now)) is not None and due <= self._now:
+                self._put(events.Tick())
+                self._handle_queue()
+        _, stuck = children.sweep()
+        if stuck:
+            logger.error("killed processes are still there: %s", sorted(stuck))
+        return self._fleet.exit_status
+
+    def close(self) -> None:
+        """Close what belongs to the loop alone."""
+        self._control.close()
+        self._epoll.close()
+
+    # Waiting
+
+    def _wait(self) -> list[int]:
+        times = [
+            self._segments.next_timer(),
+            self._fleet.next_timer(self._now),
+            self._reaper.next_timer(),
+            self._control.step(self._now),
+        ]
+        due = min(when for when in times if when is not None)
+        seconds = max(due - time.monotonic(), 0.0)
+        return [descriptor for descriptor, _ in self._epoll.poll(seconds)]
+
+    # What has happened
+
+    def _read(self, descriptor: int) -> None:
+        if descriptor in self._links:
+            self._read_link(self._links[descriptor])
+        elif descriptor == self._signals.fileno():
+            self._put(*self._signals.read())
+        elif descriptor == self._guardian:
+            self._epoll.unregister(descriptor)
+            self._guardian = None
+            self._put(events.GuardianDied())
+        elif descriptor == self._control.fileno():
+            self._control.handle(self._now)
+
+    def _look_for_death(self, child: Child) -> None:
+        died = self._reaper.look(child, self._now)
+        if died is None:
+            return
+        self._read_link(child)  # its last words
+        self._epoll.unregister(child.pidfd)
+        del self._pidfds[child.pidfd]
+        self._stop_reading(child)
+        self._runtime.remove_private_socket(child.worker.server, child.worker.incarnation)
+        self._put(died)
+
+    def _read_link(self, child: Child) -> None:
+        try:
+            while (message := messages.receive_from_worker(child.link)) is not None:
+                self._put(_event_of(child.worker, message))
+        except messages.LinkClosed:
+            self._stop_reading(child)
+        except DecodeError as error:
+            logger.warning("%s: worker %d sent something unknown: %s", child.worker.server, child.worker.index, error)
+            self._stop_reading(child)
+
+    def _stop_reading(self, child: Child) -> None:
+        if self._links.pop(child.link.fileno(), None) is not None:
+            self._epoll.unregister(child.link.fileno())
+
+    def _answer(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        match request.get("command"):
+            case "ping":
+                return {"ok": True, **self._identity}
+            case "stop":
+                self._put(events.StopCommand())
+                return {"ok": True, "pid": os.getpid()}
+            case other:
+                return {"ok": False, "error": f"command {other!r:.80} is not available in this version"}
+
+    # What is to be done
+
+    def _put(self, *happened: Event) -> None:
+        self._queue.extend(happened)
+
+    def _handle_queue(self) -> None:
+        while self._queue or self._outcomes:
+            event = (self._outcomes or self._queue).popleft()
+            try:
+                decided = self._fleet.handle(event, self._now)
+            except IllegalStep as error:
+                logger.warning("ignored: %s", error)
+                continue
+            for effect in decided:
+                self._perform(effect)
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case effects.Log(level=level, text=text, server=server, index=index):
+                extra = {"server": server, "worker": index} if server is not None else {}
+                logger.log(LEVELS[level], "%s%s", f"{server}: " if server is not None else "", text, extra=extra)
+            case effects.Spawn(server=server, index=index):
+                self._outcomes.append(self._start_worker(server, index))
+            case effects.Send(worker=worker, message=message):
+                self._send(worker, message)
+            case effects.Terminate(worker=worker):
+                self._signal(worker, signal.SIGTERM)
+            case effects.Kill(worker=worker):
+                self._signal(worker, signal.SIGKILL)
+            case effects.KillAll():
+                self._reaper.kill_all(self._now)
+            case effects.ShowSeat():
+                self._segments.show_seat(effect)
+            case effects.ShowRow(worker=worker):
+                if worker in self._reaper.live:
+                    self._segments.show_row(effect)
+            case effects.CloseListeners(server=server):
+                self._listeners[server].close()
+            case effects.Exit():
+                pass  # the fleet keeps the status
+
+    def _start_worker(self, server: str, index: int) -> events.Spawned | events.SpawnFailed:
+        for child in list(self._reaper.live.values()):
+            self._look_for_death(child)
+        try:
+            worker = self._segments.register(server, index)
+        except RingFull as error:
+            return events.SpawnFailed(server, index, str(error))
+        try:
+            child = self._spawn(worker)
+        except (OSError, RuntimeError) as error:
+            self._segments.mark_gone(worker)
+            return events.SpawnFailed(server, index, str(error))
+        self._segments.set_pid(worker, child.pid)
+        self._reaper.add(child)
+        self._pidfds[child.pidfd] = self._links[child.link.fileno()] = child
+        for descriptor in (child.pidfd, child.link.fileno()):
+            self._epoll.register(descriptor, select.EPOLLIN)
+        return events.Spawned(worker, child.pid)
+
+    def _send(self, worker: Worker, message: messages.ToWorker) -> None:
+        child = self._reaper.live.get(worker)
+        if child is None:
+            return
+        try:
+            if not messages.send(child.link, message):
+                logger.warning("%s: worker %d does not read what it is told", worker.server, worker.index)
+        except messages.LinkClosed:
+            logger.debug("%s: worker %d has closed its link", worker.server, worker.index)
+
+    def _signal(self, worker: Worker, number: signal.Signals) -> None:
+        if (child := self._reaper.live.get(worker)) is not None:
+            child.signal(number)
+
+
+def _event_of(worker: Worker, message: messages.FromWorker) -> Event:
+    match message:
+        case messages.Ready():
+            return events.WorkerReady(worker)
+        case messages.BootFailed(traceback=traceback):
+            return events.WorkerBootFailed(worker, traceback)
+        case messages.Quiet():
+            return events.WorkerQuiet(worker)
+        case messages.Drained():
+            return events.WorkerDrained(worker)

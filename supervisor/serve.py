@@ -1,0 +1,168 @@
+"""`serve.run(config)`: the guardian, and below it the supervisor with everything that it sets up and takes down."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from shmclaims import remove_stale
+from supervisor import logs
+from supervisor.config import Config
+from supervisor.core.backoff import BackoffPolicy
+from supervisor.core.events import Worker
+from supervisor.core.fleet import Fleet
+from supervisor.core.server import ServerPlan
+from supervisor.errors import SupervisorError
+from supervisor.guardian import guard
+from supervisor.linux import become_subreaper, raise_descriptor_limit
+from supervisor.listeners import Listeners, open_listeners
+from supervisor.loop import Loop
+from supervisor.reaping import Reaper
+from supervisor.runtime_dir import RuntimeDir
+from supervisor.segments import Segments
+from supervisor.signals import Signals
+from supervisor.spawn import Child, WorkerMain, serve_app, spawn
+from supervisor.worker_spec import WorkerSpec
+
+logger = logging.getLogger("gym_supervise.supervisor")
+
+
+def run(config: Config, *, main: WorkerMain = serve_app, policy: BackoffPolicy | None = None) -> int:
+    """Serve a config in the foreground until a signal, a command or a hopeless app ends it.
+
+    Args:
+        config: from `supervisor.config.load`.
+        main: what each worker runs.
+        policy: pauses between a death and the next start.
+
+    Returns:
+        the exit status; what went wrong is in the log
+
+    """
+    logs.configure(config.log, role="guardian")
+    return guard(lambda guardian: supervise(config, guardian, main, policy or BackoffPolicy()))
+
+
+def supervise(config: Config, guardian: int, main: WorkerMain, policy: BackoffPolicy) -> int:
+    """The supervisor's life, in a process of its own below `guardian` (a pid). Returns the exit status."""
+    logs.configure(config.log, role="supervisor")
+    try:
+        with ExitStack() as stack:
+            return _set_up(config, guardian, main, policy, stack).run()
+    except SupervisorError as error:
+        failure = error
+    for line in str(failure).splitlines():
+        logger.error("%s", line)
+    return failure.exit_code
+
+
+def _set_up(config: Config, guardian: int, main: WorkerMain, policy: BackoffPolicy, stack: ExitStack) -> Loop:
+    """Everything before the first worker; what is done here is undone in the opposite order."""
+    become_subreaper()
+    raise_descriptor_limit()
+    signals = Signals(guardian)
+    stack.callback(signals.close)
+    watch = os.pidfd_open(guardian) if os.getppid() == guardian else _readable()
+    stack.callback(os.close, watch)
+    runtime = RuntimeDir(str(config.runtime_dir))
+    stack.callback(runtime.close)
+    runtime.check_names(config.servers)
+    if removed := remove_stale():
+        logger.info("removed what a crashed supervisor left in /dev/shm: %s", ", ".join(removed))
+    listeners: dict[str, Listeners] = {}
+    for name, server in config.servers.items():
+        listeners[name] = open_listeners(server.bind, owners=frozenset({guardian}))
+        stack.callback(listeners[name].close)
+    identity = {"pid": os.getpid(), "guardian": guardian, "started_at": time.time(), "version": _version()}
+    segments = _make_segments(config, listeners, identity, stack)
+    loop = Loop(
+        fleet=Fleet([_plan(name, config) for name in config.servers], policy),
+        segments=segments,
+        reaper=Reaper(segments),
+        signals=signals,
+        runtime=runtime,
+        listeners=listeners,
+        spawn=_spawner(config, segments, listeners, main),
+        guardian=watch,
+        identity=identity,
+    )
+    stack.callback(loop.close)
+    source = str(config.source) if config.source else None
+    runtime.write_state({**identity, "segments": segments.names(), "config": source})
+    for name, server in config.servers.items():
+        logger.info("%s: serving on %s with %d workers", name, listeners[name].address, server.workers)
+    return loop
+
+
+def _make_segments(
+    config: Config, listeners: Mapping[str, Listeners], identity: Mapping[str, Any], stack: ExitStack
+) -> Segments:
+    segments = Segments()
+    stack.callback(segments.close)
+    for name, server in config.servers.items():
+        info = {
+            "server": name,
+            "bind": listeners[name].address,
+            "version": identity["version"],
+            "supervisor_pid": identity["pid"],
+            "started_at": identity["started_at"],
+            "workers": server.workers,
+        }
+        segments.create(name, server, info)
+    return segments
+
+
+def _plan(name: str, config: Config) -> ServerPlan:
+    server = config.servers[name]
+    return ServerPlan(
+        name,
+        server.workers,
+        boot_tries=server.boot_tries,
+        boot_seconds=server.timeouts.boot_seconds,
+        graceful_seconds=server.timeouts.graceful_seconds,
+    )
+
+
+def _spawner(
+    config: Config, segments: Segments, listeners: Mapping[str, Listeners], main: WorkerMain
+) -> Callable[[Worker], Child]:
+    def spawn_worker(worker: Worker) -> Child:
+        server = config.servers[worker.server]
+
+        def make_spec(link: socket.socket) -> WorkerSpec:
+            return WorkerSpec(
+                config=config,
+                server=server,
+                name=worker.server,
+                index=worker.index,
+                incarnation=worker.incarnation,
+                segment=segments.segment(worker.server),
+                listeners=list(listeners[worker.server].sockets),
+                link=link,
+                runtime_dir=str(config.runtime_dir),
+                workers=server.workers,
+            )
+
+        return spawn(make_spec, main)
+
+    return spawn_worker
+
+
+def _readable() -> int:
+    """In place of the pidfd of a guardian that is gone already: something that is always readable."""
+    readable, writable = os.pipe()
+    os.close(writable)
+    return readable
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("gym-supervise")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"

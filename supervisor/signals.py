@@ -1,0 +1,57 @@
+"""The supervisor's signals, as events.
+
+They are blocked and read from a descriptor: there are no handlers, so nothing interrupts a decision. Rejected: handlers
+that only enqueue, with a wake-up descriptor. They do not say who sent a signal, which is needed twice: one stop that
+reaches guardian and supervisor alike is one order, not two; and the SIGTTOU of a terminal is not an operator's.
+"""
+
+from __future__ import annotations
+
+import signal
+
+from supervisor.core import events
+from supervisor.linux import Received, SignalDescriptor
+
+UNAVAILABLE = {
+    signal.SIGHUP: "reload",
+    signal.SIGUSR1: "reopening the logs",
+    signal.SIGTTIN: "one worker more",
+    signal.SIGTTOU: "one worker less",
+}
+READ = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGCHLD, *UNAVAILABLE})
+
+
+class Signals:
+    """Blocks the signals of READ for good and reads them. `guardian` is the pid whose signals are forwarded ones."""
+
+    def __init__(self, guardian: int) -> None:
+        self._guardian = guardian
+        signal.pthread_sigmask(signal.SIG_BLOCK, READ)
+        self._descriptor = SignalDescriptor(READ)
+
+    def fileno(self) -> int:
+        """For epoll."""
+        return self._descriptor.fileno()
+
+    def read(self) -> list[events.OperatorEvent]:
+        """What has been asked for since the last read. SIGCHLD only wakes the loop."""
+        found = (self._event(received) for received in self._descriptor.read())
+        return [event for event in found if event is not None]
+
+    def close(self) -> None:
+        """Close the descriptor; the signals stay blocked."""
+        self._descriptor.close()
+
+    def _event(self, received: Received) -> events.OperatorEvent | None:
+        number = signal.Signals(received.number)
+        match number:
+            case signal.SIGTERM | signal.SIGINT:
+                return events.StopSignal(number.name, forwarded=received.sender == self._guardian)
+            case signal.SIGQUIT:
+                return events.QuitSignal()
+            case signal.SIGTTIN | signal.SIGTTOU if received.from_kernel:
+                return None  # the supervisor runs in the terminal's background, and may write there
+            case signal.SIGCHLD:
+                return None
+            case _:
+                return events.UnavailableAsked(number.name, UNAVAILABLE[number])
