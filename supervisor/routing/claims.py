@@ -34,6 +34,8 @@ logger = logging.getLogger("gym_supervise.router")
 FIRST_PAUSE_SECONDS = 0.0002
 LONGEST_PAUSE_SECONDS = 0.02  # ordinary contention ends within 13 ms; a repair within 21 ms
 RETRY_SECONDS = 0.05  # for claims to give back, which nobody waits for
+WARN_SHARE = 0.8  # of max_sessions; the warning comes again after a fall below the calm share
+CALM_SHARE = 0.6
 TOUCH_SECONDS = 1.0  # last use is shown in whole seconds
 
 
@@ -83,6 +85,7 @@ class SharedClaims:
         self._max_sessions = max_sessions
         self._claim_seconds = claim_seconds
         self._published = (0, 0, 0)
+        self._warned_at = 0
         self.recycled = 0
 
     async def find(self, session: str) -> ClaimFact | None:
@@ -172,6 +175,15 @@ class SharedClaims:
 
     def _check_room(self, *, start: bool) -> None:
         claims, unstarted = self._ring.claim_totals()
+        if claims >= WARN_SHARE * self._max_sessions > self._warned_at:
+            logger.warning(
+                "%d of %d sessions are open; raise claims.max_sessions before they are refused",
+                claims,
+                self._max_sessions,
+            )
+            self._warned_at = self._max_sessions
+        elif claims < CALM_SHARE * self._max_sessions:
+            self._warned_at = 0
         if claims >= self._max_sessions:
             raise TableFull(f"{claims} sessions are open, as many as claims.max_sessions allows")
         if not start and unstarted >= max(1, self._max_sessions // 2):

@@ -73,6 +73,13 @@ class Replies:
         await send(start)
         await send({"type": "websocket.http.response.body", "body": reply.body})
 
+    def note_lost_end(self, head: RequestHead) -> None:
+        """A request that ends a session names none: its client has lost the name, and the session stays."""
+        self.counts["end_without_session"] += 1
+        logger.warning(
+            "%s %s ends a session but names none: its client has lost the session's cookie", head.method, head.path
+        )
+
     def note(self, refusal: Refusal, head: RequestHead, session: str | None) -> None:
         """Count a refusal and log it with its reason. Ids are cut: they can be secrets."""
         self.counts[refusal.kind] += 1

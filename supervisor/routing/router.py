@@ -12,7 +12,7 @@ import time
 from server_adapters.adapter import Adapter
 from shmclaims import AlreadyClaimed, OwnRow
 from supervisor.relay.body import BodyReplay, ClientLeft
-from supervisor.routing import rule
+from supervisor.routing import extension, rule
 from supervisor.routing.claims import Claims
 from supervisor.routing.forwarding import Forwarder
 from supervisor.routing.replies import Refusal, Replies
@@ -113,6 +113,8 @@ class Router:
         reading = request.reading
         if own is not None and reading.starts and reading.typed and self._book.was_closed(own, time.monotonic()):
             raise Refusal("session_closed", "the session was closed; a start that comes after its close is refused")
+        if own is not None:
+            request.scope.setdefault("extensions", {})[extension.NAME] = extension.SessionExtension(self._book, own)
         visit = Visit(self._adapter, self._claims, self._replies, request.head, reading, own, request.send)
         try:
             await self._app(request.scope, request.receive, visit.send)
@@ -127,6 +129,8 @@ class Router:
         decision = rule.decide(reading, fact, me=self._me, owned=False)
         match decision:
             case rule.Run() | rule.RunOwned():
+                if reading.ends and session is None:
+                    self._replies.note_lost_end(request.head)
                 await self.run(request, None)
             case rule.Relay(owner):
                 assert session is not None
@@ -135,6 +139,8 @@ class Router:
                 assert session is not None
                 await self._follow(self._me, session, request)
             case rule.Place(mint):
+                if reading.ends and mint:
+                    self._replies.note_lost_end(request.head)
                 await self._place(request, mint=mint)
             case rule.Refuse("session_gone"):
                 assert fact is not None

@@ -37,6 +37,7 @@ class Owned:
         "kept",
         "open",
         "queued_at",
+        "released",
         "session",
         "started",
         "succeeded",
@@ -53,6 +54,7 @@ class Owned:
         self.started = False
         self.succeeded = False
         self.kept = False
+        self.released = False
         self.ended_at: float | None = None
         self.closed_at: float | None = None
         self.deadline: float | None = None
@@ -118,7 +120,7 @@ class Book:
         own.in_flight -= 1
         if own.in_flight:
             return False
-        if not (own.kept or own.started or own.ended_at is not None):
+        if own.released or not (own.kept or own.started or own.ended_at is not None):
             return True
         self._set_deadline(own, now)
         return False
@@ -149,6 +151,16 @@ class Book:
         self.end(own, now)
         if own.closed_at is None:
             own.closed_at = now
+
+    def hold(self, own: Owned, now: float) -> None:
+        """The app keeps the session open, whatever its routes say."""
+        own.released = False
+        self.start(own, succeeded=True, now=now)
+
+    def release(self, own: Owned, now: float) -> None:
+        """The app is done with the session: its claim ends with its last request."""
+        self.end(own, now)
+        own.released = True
 
     def was_closed(self, own: Owned, now: float) -> bool:
         """Whether the session was closed within the window, counted from its first close."""

@@ -174,6 +174,18 @@ def test_a_forgotten_start_leaves_nothing() -> None:
     assert (book.open_sessions, book.unstarted, len(book)) == (0, 0, 0)
 
 
+def test_an_app_holds_and_releases() -> None:
+    """What the app says goes before what the routes say."""
+    book = Book(LIFE)
+    own = visited(book)
+    book.hold(own, 0)
+    assert not book.leave(own, 0)
+    assert own.deadline is None
+    book.enter(own)
+    book.release(own, 1)
+    assert book.leave(own, 1)
+
+
 class BookMachine(RuleBasedStateMachine):
     """Random lives of a few sessions: the counts are those of the sessions, and nothing in flight is ever due."""
 
