@@ -53,8 +53,8 @@ class Bind(BaseModel):
         """Read one of the forms above; a relative Unix path is below `folder`. Raises FormError."""
         if text.startswith("unix:"):
             return cls(kind="unix", path=_unix_path(text.removeprefix("unix:"), folder))
-        if text.startswith("fd://"):
-            return cls(kind="fd", fd=_descriptor(text.removeprefix("fd://")))
+        if text.startswith("fd:"):
+            return cls(kind="fd", fd=_descriptor(text.removeprefix("fd:")))
         if text.startswith("systemd:"):
             name = text.removeprefix("systemd:")
             if not _UNIT_NAME.fullmatch(name):
@@ -103,9 +103,10 @@ def _unix_path(path: str, folder: str) -> str:
 
 
 def _descriptor(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,6}", text) or int(text) < 3:
+    number = re.fullmatch(r"//([0-9]{1,6})", text)
+    if number is None or int(number[1]) < 3:
         raise FormError("fd://N with the number of an inherited descriptor, 3 or more")
-    return int(text)
+    return int(number[1])
 
 
 def _host_and_port(text: str) -> tuple[str, int]:

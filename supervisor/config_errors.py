@@ -18,6 +18,7 @@ from supervisor.errors import shape
 
 SECRET_KEYS = {"secret"}
 SHOWN = 60
+ITEM_TYPES = {"string_type": "a text", "dict_type": "a mapping", "list_type": "a list"}
 
 
 def describe(value: object) -> str:
@@ -73,7 +74,7 @@ def _text(document: Document, path: Path, detail: Any) -> str:
             return shape_tail("nothing", expected_at(path))
         case "value_error" if isinstance(reason := detail["ctx"]["error"], FormError):
             return shape_tail(reason.found or found, reason.expected, reason.do)
-    return shape_tail(found, expected_at(path) or str(detail["msg"]))
+    return shape_tail(found, expected_at(path) or ITEM_TYPES.get(detail["type"], detail["msg"]))
 
 
 def shape_tail(found: str, expected: str, do: str = "") -> str:
@@ -86,6 +87,7 @@ def unknown_key(path: Path, model: type[BaseModel] | None) -> str:
     name = str(path[-1])
     names = list(model.model_fields) if model else []
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    close = close or [each for each in names if each.startswith(f"{name}_")]  # the unit was forgotten
     if close:
         return shape_tail("an unknown key", f"one of {', '.join(names)}", f"did you mean {close[0]}?")
     homes = [home for home, fields in _homes(Config, "") if name in fields]
