@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.config import Affinity, Bind, Config, ConfigError, ServerConfig, load, locate
+from supervisor.config import Affinity, Bind, Config, ServerConfig, load, locate
 from supervisor.config_yaml import parse
+from supervisor.errors import ConfigError
 
 APP = "servers:\n  a:\n    app: m:app\n"
 Write = Callable[[str], Path]
@@ -163,8 +165,12 @@ def test_variables_are_replaced_before_a_value_is_read(write: Write) -> None:
 
 def test_environment_values_are_texts_as_written(write: Write) -> None:
     """What looks like a number or a switch reaches the worker as it stands in the file."""
-    path = write(APP + "    env: {A: 010, B: yes, C: true, D: 1.50, E: 1_000, F: 12:30:45, G: 0x1F, H: '', I: ${V}}\n".replace("${V}", '"${V}"'))  # fmt: skip
-    env = load(path, {"V": "007"}).servers["a"].env
+    path = write(
+        APP + "    env: {A: 010, B: yes, C: true, D: 1.50, E: 1_000, F: 12:30:45, G: 0x1F, H: ''}\n"
+        "  b:\n    app: m:app\n    bind: :1\n    env: {I: '${V}'}\n"
+    )
+    servers = load(path, {"V": "007"}).servers
+    env = servers["a"].env | servers["b"].env
     assert env == {
         "A": "010",
         "B": "yes",
@@ -285,8 +291,7 @@ def test_no_text_makes_the_reader_raise(text: str) -> None:
 @given(st.dictionaries(st.from_regex(r"[a-z]{1,8}", fullmatch=True), st.integers() | st.booleans() | st.none()))
 def test_plain_values_are_read_back(values: dict[str, object]) -> None:
     """Numbers, switches and nothing come back as they were, each with its line."""
-    words = {None: "null", True: "true", False: "false"}
-    lines = [f"{key}: {words.get(value, value) if not isinstance(value, int) or isinstance(value, bool) else value}" for key, value in values.items()]  # fmt: skip
+    lines = [f"{key}: {json.dumps(value)}" for key, value in values.items()]
     document = parse("\n".join(lines), {})
     assert document.data == (values or None)
     assert [document.lines[(key,)] for key in values] == list(range(1, len(values) + 1))
