@@ -64,7 +64,7 @@ class Fleet:
         effects = self._react(event, now)
         for server in self.servers.values():
             if server.gave_up and not self.stopping:
-                text = f"server {server.plan.name} is given up after {server.plan.boot_tries} failed boots; stopping"
+                text = f"given up after {server.plan.boot_tries} failed boots; stopping"
                 effects += [Log("error", text, server.plan.name), *self._stop(STATUS_BOOT, now)]
         return effects + self._end(now)
 
@@ -111,7 +111,7 @@ class Fleet:
             case events.WorkerQuiet():
                 return server.quiet(event.worker, now)
             case events.WorkerDrained():
-                return server.drained(event.worker, now)
+                return server.drained(event.worker)
             case events.WorkerDied():
                 return server.died(event, now)
             case events.StripeHeld(seconds=seconds):

@@ -20,6 +20,7 @@ class Seat:
     deaths_in_a_row    since a worker last ran well
     boot_failures      in a row
     quiet              this worker has no public connection left
+    finishing          it was told to shut down
     condemned          why it was killed, None while it was not
     traceback          what its boot ended with
     """
@@ -35,6 +36,7 @@ class Seat:
     deaths_in_a_row: int = 0
     boot_failures: int = 0
     quiet: bool = False
+    finishing: bool = False
     condemned: str | None = None
     traceback: str | None = None
 
@@ -80,7 +82,7 @@ class Seat:
             self.incarnation, self.pid = before
             raise
         self.ready_at = self.condemned = self.traceback = None
-        self.quiet = False
+        self.quiet = self.finishing = False
         return effects
 
     def log(self, level: Level, text: str) -> Log:

@@ -108,7 +108,7 @@ class Server:
         effects = seat.seat_worker(event.worker, event.pid)
         effects.append(seat.log("info", f"worker {seat.index} started, pid {seat.pid}, incarnation {seat.incarnation}"))
         if self._stop is not None:
-            return effects + self._end_boot(seat, now)
+            return effects + self._end_boot(seat, self._stop.kill_at - now)
         seat.due = now + self.plan.boot_seconds
         return effects
 
@@ -141,12 +141,13 @@ class Server:
         seat = self.seats[worker.index]
         effects = seat.move(Step.SAID_QUIET)
         seat.quiet = True
-        return effects + self._stops_by_itself(seat, now) + self._go_on_stopping(now)
+        if self._stop is None and seat.state is State.STOPPING and not seat.finishing:
+            return effects + self._stops_by_itself(seat, now)
+        return effects + self._go_on_stopping(now)
 
-    def drained(self, worker: events.Worker, now: float) -> list[Effect]:
+    def drained(self, worker: events.Worker) -> list[Effect]:
         """A worker's last session has ended."""
-        seat = self.seats[worker.index]
-        return seat.move(Step.SAID_DRAINED) + self._stops_by_itself(seat, now)
+        return self.seats[worker.index].move(Step.SAID_DRAINED)
 
     def died(self, event: events.WorkerDied, now: float) -> list[Effect]:
         """A worker is gone: say what it means, and plan what follows."""
@@ -154,7 +155,8 @@ class Server:
         state, ready_at, how = seat.state, seat.ready_at, seat.condemned or event.how
         effects = seat.move(Step.DIED)
         if self._stop is not None:
-            line = seat.log("warning" if event.status else "info", f"worker {seat.index} ended: {event.how}")
+            expected = event.status == 0 or (state is State.STOPPING and seat.ready_at is None)
+            line = seat.log("info" if expected else "warning", f"worker {seat.index} ended: {event.how}")
             return [*effects, line, *self._go_on_stopping(now)]
         if state is State.BOOTING:
             return effects + self._after_failed_boot(seat, how, now)
@@ -178,9 +180,9 @@ class Server:
             if seat.state is State.BACKOFF:
                 effects += seat.move(Step.CANCEL)
             elif seat.state is State.BOOTING:
-                effects += self._end_boot(seat, now)
-            elif seat.state is State.READY:
-                effects += [*seat.move(Step.STOP_ACCEPTING), Send(seat.worker, StopAccepting())]
+                effects += self._end_boot(seat, graceful)
+            elif seat.state in (State.READY, State.DRAINING):
+                effects += [*seat.move(Step.STOP), Send(seat.worker, StopAccepting())]
             seat.due = None
         return [*effects, CloseListeners(self.plan.name), *self._go_on_stopping(now)]
 
@@ -191,20 +193,20 @@ class Server:
             seat.restarts += 1
         return [*seat.move(Step.START), Spawn(seat.server, seat.index)]
 
-    def _end_boot(self, seat: Seat, now: float) -> list[Effect]:
+    def _finish(self, seat: Seat, seconds: float) -> Send:
+        seat.finishing = True
+        return Send(seat.worker, Finish(seconds))
+
+    def _end_boot(self, seat: Seat, seconds: float) -> list[Effect]:
         """In an import it reads no link and SIGTERM ends it; later the signal and the message mean the same."""
-        seconds = self._stop.kill_at - now if self._stop else self.plan.graceful_seconds
-        return [*seat.move(Step.FINISH), Send(seat.worker, Finish(seconds)), Terminate(seat.worker)]
+        return [*seat.move(Step.STOP), self._finish(seat, seconds), Terminate(seat.worker)]
 
     def _stops_by_itself(self, seat: Seat, now: float) -> list[Effect]:
         """A ready worker that turned quiet untold got a SIGTERM of its own: see that it ends, then replace it."""
-        if self._stop is not None or seat.state is not State.DRAINING:
-            return []
         seconds = self.plan.graceful_seconds
-        effects = [*seat.move(Step.FINISH), Send(seat.worker, Finish(seconds))]
         seat.due = now + seconds
         text = f"worker {seat.index} stops by itself, pid {seat.pid}: somebody told it to"
-        return [*effects, seat.log("warning", text)]
+        return [seat.log("warning", text), self._finish(seat, seconds)]
 
     def _kill(self, seat: Seat, reason: str) -> list[Effect]:
         seat.due = None
@@ -243,11 +245,10 @@ class Server:
         stop, effects = self._stop, list[Effect]()
         if stop is None:
             return effects
-        draining = [seat for seat in self.seats if seat.state is State.DRAINING]
-        if not stop.finishing and (now >= stop.finish_at or all(seat.quiet for seat in draining)):
+        serving = [seat for seat in self.seats if seat.state is State.STOPPING and not seat.finishing]
+        if not stop.finishing and (now >= stop.finish_at or all(seat.quiet for seat in serving)):
             stop.finishing = True
-            for seat in draining:
-                effects += [*seat.move(Step.FINISH), Send(seat.worker, Finish(max(stop.kill_at - now, 0.0)))]
+            effects += [self._finish(seat, max(stop.kill_at - now, 0.0)) for seat in serving]
         if not stop.killed and now >= stop.kill_at:
             stop.killed = True
             for seat in self.seats:

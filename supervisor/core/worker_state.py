@@ -2,11 +2,11 @@
 
 A server has a fixed number of seats; a worker is one incarnation in a seat.
 
-                 START          SPAWNED         READY          STOP_ACCEPTING        FINISH            DIED
-    EMPTY ------------> STARTING ----> BOOTING -----> READY ---------------> DRAINING -----> STOPPING ----> EMPTY
-      | WAIT                                                                 (also from BOOTING)
-      +------> BACKOFF --- START ---> ...
-      | GIVE_UP
+                 START          SPAWNED         SAID_READY           STOP             DIED
+    EMPTY ------------> STARTING ----> BOOTING ----> READY ----------------> STOPPING ----> EMPTY
+      | WAIT                              |            | DRAIN       STOP |      |
+      +------> BACKOFF --- START          | STOP       +----> DRAINING ---+      |
+      | GIVE_UP                           +--------------------------------------+
       +------> FAILED
 
 A worker may die in every state in which it has a process. The seat is EMPTY then; what follows (a pause, a new worker,
@@ -30,8 +30,8 @@ class State(Enum):
     STARTING = "starting"  # a process has been asked for
     BOOTING = "booting"  # it runs, and is not ready yet
     READY = "ready"  # it serves and gets new sessions
-    DRAINING = "draining"  # it serves what it has and accepts nothing new
-    STOPPING = "stopping"  # it shuts down
+    DRAINING = "draining"  # it serves the sessions it has, until they end, and gets no new ones
+    STOPPING = "stopping"  # it accepts nothing new, ends what runs, and exits
     BACKOFF = "backoff"  # nothing runs; the next start is due later
     FAILED = "failed"  # given up
 
@@ -43,8 +43,8 @@ class Step(Enum):
     WAIT = "wait"  # decided: start later
     CANCEL = "cancel"  # decided: do not start after all
     GIVE_UP = "give up"  # decided: never again
-    STOP_ACCEPTING = "stop accepting"  # decided
-    FINISH = "finish"  # decided
+    DRAIN = "drain"  # decided: no new sessions
+    STOP = "stop"  # decided
     SPAWNED = "spawned"
     SPAWN_FAILED = "spawn failed"
     SAID_READY = "said ready"
@@ -63,19 +63,19 @@ TABLE: Mapping[State, Mapping[Step, State]] = MappingProxyType(
         State.BOOTING: {
             Step.SAID_READY: State.READY,
             Step.SAID_BOOT_FAILED: State.BOOTING,  # it is about to exit
-            Step.FINISH: State.STOPPING,
+            Step.STOP: State.STOPPING,
             Step.DIED: State.EMPTY,
         },
         State.READY: {
-            Step.STOP_ACCEPTING: State.DRAINING,
-            Step.SAID_QUIET: State.DRAINING,  # somebody sent SIGTERM to the worker itself
-            Step.SAID_DRAINED: State.DRAINING,
+            Step.DRAIN: State.DRAINING,
+            Step.STOP: State.STOPPING,
+            Step.SAID_QUIET: State.STOPPING,  # somebody sent SIGTERM to the worker itself
             Step.DIED: State.EMPTY,
         },
         State.DRAINING: {
             Step.SAID_QUIET: State.DRAINING,
             Step.SAID_DRAINED: State.DRAINING,
-            Step.FINISH: State.STOPPING,
+            Step.STOP: State.STOPPING,
             Step.DIED: State.EMPTY,
         },
         State.STOPPING: {
