@@ -28,6 +28,7 @@ a killed worker left behind names an empty slot, which every reader checks anywa
 
 from __future__ import annotations
 
+import math
 import struct
 import sys
 from dataclasses import dataclass
@@ -172,7 +173,7 @@ class Geometry:
         if not 1 <= max_sessions <= most:
             msg = f"max_sessions: found {max_sessions}, expected 1 to {most}"
             raise ValueError(msg)
-        wanted = int(max_sessions / cls.LOAD) + 1
+        wanted = math.ceil(max_sessions / cls.LOAD)
         count = stripes or min(max(wanted // cls.SLOTS_A_STRIPE, 1), cls.STRIPES)
         buckets = max(-(-wanted // (count * BUCKET)), 2)
         return cls(count * buckets * BUCKET, count, max_sessions)

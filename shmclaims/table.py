@@ -202,7 +202,9 @@ class ClaimTable(SlotReader):
     def _lookup_locked(self, digest: bytes) -> Claim | None:
         tag, stripe, first, second = self._place(digest)
         entrance = self._entrance
-        for attempt in range(LOCK_TRIES if entrance.bound else 0):
+        if not entrance.bound:
+            return super()._lookup_locked(digest)
+        for attempt in range(LOCK_TRIES):
             if attempt:
                 time.sleep(LOCK_PAUSE_SECONDS)
             entry = Entry()

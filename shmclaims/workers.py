@@ -113,8 +113,10 @@ class WorkerRing:
 
         Raises:
             RingFull: no row is dead and repaired
+            ValueError: `index` out of range
 
         """
+        _check_index(index)
         words = self._words
         first = words[NEXT_INCARNATION_WORD]
         for incarnation in range(first, min(first + ROWS, MAX_INCARNATION + 1)):
@@ -151,9 +153,7 @@ class WorkerRing:
 
     def set_seat(self, index: int, state: SeatState, *, incarnation: int, restarts: int) -> None:
         """Say what a worker index (0 to 255) is up to."""
-        if not 0 <= index < SEATS:
-            msg = f"worker index: found {index}, expected 0 to {SEATS - 1}"
-            raise ValueError(msg)
+        _check_index(index)
         word = SEATS_WORD + index * SEAT_WORDS
         self._words[word + 1] = restarts
         self._words[word] = incarnation << 8 | state
@@ -246,3 +246,9 @@ class WorkerRing:
     def __repr__(self) -> str:
         live = sum(self.is_live(view.incarnation) for view in self.rows())
         return f"<WorkerRing live={live} next={self._words[NEXT_INCARNATION_WORD]}>"
+
+
+def _check_index(index: int) -> None:
+    if not 0 <= index < SEATS:
+        msg = f"worker index: found {index}, expected 0 to {SEATS - 1}"
+        raise ValueError(msg)
