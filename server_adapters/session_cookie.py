@@ -148,12 +148,7 @@ class SessionCookie:
         if end >= 0 and self._expiry.passed(found[end + 1 :], self._clock()):
             return ReplyCookie(None, expired=True)
         data = value.partition(b".")[0]
-        seen = self._replies.get(data)
-        if seen is None:
-            seen = self._check_reply(value)
-            if seen.session is not None:
-                self._replies.put(data, seen)
-        return seen
+        return self._replies.get(data) or self._check_reply(value, data)
 
     def repeated(self, raw: bytes | None) -> list[Header]:
         """A Set-Cookie header with the request's cookie as it came; none when that names no session."""
@@ -191,7 +186,7 @@ class SessionCookie:
             return None
         return (payload, int(signed_at.timestamp())) if isinstance(payload, dict) else None
 
-    def _check_reply(self, value: bytes) -> ReplyCookie:
+    def _check_reply(self, value: bytes, data: bytes) -> ReplyCookie:
         if value in (b"", b'""', b"null"):
             return ReplyCookie(None, expired=True)
         decoded = self._unsign_value(value.decode("latin-1"))
@@ -200,7 +195,9 @@ class SessionCookie:
             return ReplyCookie(None, expired=False)
         session = session_field(decoded[0], self.field)
         # Data without the id overwrites the client's: it cannot name its session any more.
-        return ReplyCookie(session, expired=session is None)
+        seen = ReplyCookie(session, expired=session is None)
+        self._replies.put(data, seen)
+        return seen
 
     def _warn(self) -> None:
         if self._warned:
