@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from typing import Any
 
 import uvicorn
 
 from supervisor.config import ServerConfig
+
+
+OURS = ("supervisor.", "uvicorn.", "importlib.")
 
 
 class AppError(Exception):
@@ -37,6 +41,14 @@ def load_app(server: ServerConfig) -> tuple[Any, Any]:
     inner = uvicorn.Config(app, proxy_headers=False, log_config=None, **options)
     inner.load()  # an interface other than ASGI 3 is adapted here, below the router
     return app, inner.loaded_app
+
+
+def app_traceback(error: BaseException) -> str:
+    """The error's traceback from the app's first line on: what lies above is ours and tells its author nothing."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None and at.tb_frame.f_globals.get("__name__", "").startswith(OURS):
+        at = at.tb_next
+    return "".join(traceback.format_exception(type(error), error, at))
 
 
 def _import(reference: str) -> Any:

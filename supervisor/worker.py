@@ -19,7 +19,7 @@ import uvicorn
 from server_adapters import registry
 from server_adapters.adapter import Adapter
 from supervisor import logs, messages
-from supervisor.apps import load_app
+from supervisor.apps import AppError, app_traceback, load_app
 from supervisor.heartbeat import Heartbeat
 from supervisor.lifespan import Lifespan
 from supervisor.routing.assembly import Routing, assemble
@@ -38,8 +38,13 @@ def main(spec: WorkerSpec) -> int:
     try:
         app, asgi = load_app(spec.server)
         adapter = registry.build(_affinity(spec), app, server=spec.name)
-    except BaseException:
-        return _boot_failed(spec, traceback.format_exc())
+    except AppError as error:
+        return _boot_failed(spec, str(error))
+    except registry.AffinityError as error:
+        return _boot_failed(spec, f"servers.{spec.name}.affinity.{error.key}: {error}")
+    except BaseException as error:
+        # An app may call sys.exit while it is imported.
+        return _boot_failed(spec, app_traceback(error))
     loop = uvicorn.Config(asgi, log_config=None, loop=spec.server.uvicorn.get("loop", "auto")).get_loop_factory()
     with asyncio.Runner(loop_factory=loop) as runner:
         return runner.run(_serve(spec, asgi, adapter))

@@ -1,16 +1,18 @@
-"""The session rule with real processes: the same table of cases, one `gym-supervise serve` for each."""
+"""The session rule with real processes: the same table of cases, against running services."""
 
 from __future__ import annotations
 
 import asyncio
 import http.client
+import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from conformance.cases import CASES, WINDOW, Case
+from conformance.cases import CASES, WINDOW, Case, Kill
 from conformance.player import Player
 from whole.harness import Connection, Service, eventually
 
@@ -36,6 +38,9 @@ class ProcessFleet:
         content = reply.read()
         got = [(name.lower().encode(), value.encode()) for name, value in reply.getheaders()]
         ran = reply.getheader("x-ran")
+        if reply.status == 500:
+            # uvicorn closes the connection of an app that raised, after its reply
+            self.connections = {self.index_of[pid]: c for pid, c in self.service.connections("/pid").items()}
         return reply.status, got, content, None if ran is None else self.index_of[int(ran)]
 
     async def kill(self, index: int) -> None:
@@ -53,20 +58,43 @@ class ProcessFleet:
         return claim.index if claim.state == "live" else "gone"
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_case(case: Case, service: Callable[..., Service]) -> None:
-    """Each line of the contract holds on a running service."""
+def start(folder: Path, case: Case) -> Service:
+    """A service for a case."""
+    folder.mkdir()
     affinity: dict[str, Any] = {
         "preset": f"gym-{case.kind}",
         "session_close_retry_window_seconds": WINDOW,
         **case.affinity,
     }
-    running = service(
-        f"conformance.app:{case.kind}_factory",
-        factory=True,
-        workers=case.workers,
-        placement="accepting",
-        affinity=affinity,
-    ).start()
-    asyncio.run(Player(ProcessFleet(running), case).play())
-    assert running.stop() == 0
+    app = f"conformance.app:{case.kind}_factory"
+    options = {"factory": True, "workers": case.workers, "placement": "accepting", "affinity": affinity}
+    return Service(folder, app, **options).start()
+
+
+@pytest.fixture(scope="module")
+def fleets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Case], ProcessFleet]]:
+    """A fleet for a case: shared by all cases with the same config, but for those that kill."""
+    folder = tmp_path_factory.mktemp("conformance")
+    shared: dict[str, ProcessFleet] = {}
+    running: list[Service] = []
+
+    def fleet_for(case: Case) -> ProcessFleet:
+        kills = any(isinstance(step, Kill) for step in case.steps)
+        key = case.name if kills else json.dumps([case.kind, case.workers, case.affinity])
+        if key not in shared:
+            running.append(start(folder / str(len(running)), case))
+            shared[key] = ProcessFleet(running[-1])
+        return shared[key]
+
+    yield fleet_for
+    left = []
+    for service in running:
+        assert service.stop() == 0, service.log.read_text()
+        left += service.cleanup()
+    assert left == []
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_case(case: Case, fleets: Callable[[Case], ProcessFleet]) -> None:
+    """Each line of the contract holds on a running service."""
+    asyncio.run(Player(fleets(case), case).play())

@@ -88,6 +88,7 @@ class Service:
         self.workers = int(server["workers"])
         self.process: subprocess.Popen[bytes] | None = None
         self.log = folder / "log"
+        self.opened: list[Connection] = []
 
     def start(self, *, ready: bool = True) -> Service:
         """Start it; with `ready`, wait until every worker is."""
@@ -131,8 +132,10 @@ class Service:
             segment.close()
 
     def seats(self) -> list[Any]:
-        """The seats as shared memory shows them; empty when there is none yet."""
+        """The seats as shared memory shows them; empty when there is none yet, or only those of a crashed run."""
         try:
+            if self.process is None or self.facts["guardian"] != self.process.pid:
+                return []
             with self.segment() as segment:
                 return segment.ring.seats()
         except Exception:
@@ -156,7 +159,9 @@ class Service:
 
     def connect(self) -> Connection:
         """A new connection; whoever accepts it."""
-        return Connection(self.port)
+        connection = Connection(self.port)
+        self.opened.append(connection)
+        return connection
 
     def connections(self, whoami: str = "/whoami") -> dict[int, Connection]:
         """One kept connection to each worker, by pid, told by a route that answers with the pid."""
@@ -203,6 +208,9 @@ class Service:
 
     def cleanup(self) -> list[str]:
         """Kill what is left. Returns what should not have been: processes, segments, sockets."""
+        for connection in self.opened:
+            connection.http.close()
+        self.opened.clear()
         names = []
         with contextlib.suppress(Exception):
             names = list(self.facts["segments"].values())

@@ -126,16 +126,40 @@ def test_an_app_that_does_not_import(service: Callable[..., Service]) -> None:
     broken.start(ready=False)
     assert broken.wait(60) == 3
     text = broken.log.read_text()
-    assert text.count("the app's import fails here") == 1
-    assert "Traceback" in text
+    assert text.count("Traceback (most recent call last)") == 1
+    assert "broken_import.py" in text
+    assert "supervisor/worker.py" not in text
 
 
 def test_an_app_whose_lifespan_fails(service: Callable[..., Service]) -> None:
     """A start-up that raises is a failed boot too."""
-    broken = service("whole.broken_lifespan:app", boot_tries=2)
+    broken = service("whole.broken_lifespan:app", boot_tries=2, affinity={"preset": "none"})
     broken.start(ready=False)
     assert broken.wait(60) == 3
-    assert broken.log.read_text().count("the lifespan fails here") == 1
+    text = broken.log.read_text()
+    assert text.count("Traceback (most recent call last)") == 1
+    assert "RuntimeError: the lifespan fails here" in text
+
+
+@pytest.mark.parametrize(
+    ("app", "options", "says"),
+    [
+        ("whole.children:app", {}, "affinity.cookie: found none"),
+        ("whole.no_such_module:app", {}, "no module 'whole.no_such_module'"),
+        ("whole.children:ap", {}, "has no 'ap'"),
+        ("whole.children:SLEEP", {"factory": True}, "cannot be called"),
+    ],
+)
+def test_a_mistake_in_the_config_has_no_traceback(
+    service: Callable[..., Service], app: str, options: dict[str, Any], says: str
+) -> None:
+    """What is the config's fault says what was found and expected, not where Python was."""
+    broken = service(app, boot_tries=1, **options)
+    broken.start(ready=False)
+    assert broken.wait(60) == 3
+    text = broken.log.read_text()
+    assert says in text
+    assert "Traceback" not in text
 
 
 def test_a_worker_that_fails_later_is_retried_for_ever(service: Callable[..., Service]) -> None:
