@@ -152,6 +152,7 @@ class QueuedWriter:
 
     def __init__(self, sink: Sink, *, lines: int = QUEUE_LINES) -> None:
         self.dropped = 0
+        self._reported = 0
         self._sink = sink
         self._lines = lines
         self._queue: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
@@ -163,16 +164,15 @@ class QueuedWriter:
         """Queue the line, or drop it."""
         if self._queue.qsize() >= self._lines:
             self.dropped += 1
-        else:
-            self._queue.put(line)
+            return
+        missing = self.dropped - self._reported
+        if missing:
+            self._reported += missing
+            line = _report(missing) + line
+        self._queue.put(line)
 
     def _run(self) -> None:
-        reported = 0
         while (line := self._queue.get()) is not None:
-            missing = self.dropped - reported
-            if missing:
-                line = _report(missing) + line
-                reported += missing
             self._write_whole(line)
 
     def _write_whole(self, data: bytes) -> None:

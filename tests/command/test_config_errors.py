@@ -147,8 +147,9 @@ def test_a_runtime_dir_too_long_for_a_socket_names_the_limit(write: Callable[[st
         load(path)
     assert error.value.problems == (
         (
-            f"{path}:1: runtime_dir: found {folder} (85 bytes), expected at most 72 bytes: Linux's limit for the path of a "
-            "Unix socket is 107, and a-rather-long-name.4294967295.sock goes into the folder; give a shorter runtime_dir"
+            f"{path}:1: runtime_dir: found {folder} (85 bytes), expected at most 72 bytes: Linux's limit for the path "
+            "of a Unix socket is 107, and a-rather-long-name.4294967295.sock goes into the folder; "
+            "give a shorter runtime_dir"
         ),
     )
     assert len("/" + "a-rather-long-name.4294967295.sock") + 72 == 107
