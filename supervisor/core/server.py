@@ -108,7 +108,8 @@ class Server:
         effects = seat.seat_worker(event.worker, event.pid)
         effects.append(seat.log("info", f"worker {seat.index} started, pid {seat.pid}, incarnation {seat.incarnation}"))
         if self._stop is not None:
-            return effects + self._end_boot(seat, self._stop.kill_at - now)
+            effects += self._end_boot(seat, max(self._stop.kill_at - now, 0.0))
+            return effects + self._kill(seat, self._too_late) if self._stop.killed else effects
         seat.due = now + self.plan.boot_seconds
         return effects
 
@@ -116,6 +117,8 @@ class Server:
         """No process could be had: as bad as a boot that failed."""
         seat = self.seats[event.index]
         effects = seat.move(Step.SPAWN_FAILED)
+        if self._stop is not None:
+            return effects
         return effects + self._after_failed_boot(seat, f"could not be started: {event.reason}", now)
 
     def ready(self, worker: events.Worker, now: float) -> list[Effect]:
