@@ -53,7 +53,7 @@ class CustomOptions:
         if not self.errors:
             self._check_reachable()
 
-    def routes(self, options: Mapping[str, Any], keys: tuple[tuple[str, Role], ...]) -> Routes:
+    def routes(self, options: Mapping[str, Any], keys: tuple[tuple[str, int], ...]) -> Routes:
         """The routes that `keys` of the options list; stateless ones are of any method unless they say so."""
         routes, errors = read_routes(options, keys)
         self.errors += errors
@@ -176,7 +176,7 @@ class CustomOptions:
 
 
 def read_routes(
-    options: Mapping[str, Any], keys: tuple[tuple[str, Role], ...], into: Routes | None = None
+    options: Mapping[str, Any], keys: tuple[tuple[str, int], ...], into: Routes | None = None
 ) -> tuple[Routes, list[AffinityError]]:
     """Add the routes that `keys` of the options list; a route without methods is POST, a stateless one is any."""
     routes = Routes() if into is None else into
@@ -185,7 +185,7 @@ def read_routes(
         for index, given in enumerate(options.get(key) or ()):
             try:
                 routes.add(
-                    parse_route(given, methods=() if role is Role.STATELESS else ("POST",), key=f"{key}[{index}]"), role
+                    parse_route(given, methods=() if role == Role.STATELESS else ("POST",), key=f"{key}[{index}]"), role
                 )
             except AffinityError as error:
                 errors.append(error)

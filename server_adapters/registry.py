@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from server_adapters.adapter import Adapter, Life
-from server_adapters.custom_options import IDLE_SECONDS, CustomOptions, read_routes
+from server_adapters.custom_options import IDLE_SECONDS, CustomOptions, read_routes, token
 from server_adapters.discovery import find_session_cookies, session_cookie_settings
 from server_adapters.errors import AffinityError
 from server_adapters.gym_agent import FIELD as AGENT_FIELD
@@ -99,6 +99,11 @@ def check_options(options: Mapping[str, Any]) -> list[AffinityError]:
                 do="such as `field: user_id`",
             )
         )
+    if "cookie" in given and "cookie" in _KEYS[preset]:
+        try:
+            token("cookie", given["cookie"], "a cookie's name")
+        except AffinityError as error:
+            problems.append(error)
     if preset == "custom":
         problems += CustomOptions(given).errors
     elif preset != "none":

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from enum import IntFlag
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from server_adapters.errors import AffinityError
 
@@ -19,17 +18,20 @@ _METHOD = re.compile(r"[A-Z]+|\*")
 _SEGMENT = re.compile(r"\{\w*\}")
 
 
-class Role(IntFlag):
-    """What a route does to its request's session, as the adapters combine it."""
+class Role:
+    """What a route does to its request's session: bits, as the adapters combine them.
 
-    STARTS = 1
-    ENDS = 2
-    STATELESS = 4
-    BODY = 8
+    Plain numbers: the operators of an enum's flags would cost as much as the whole look-up.
+    """
+
+    STARTS: Final = 1
+    ENDS: Final = 2
+    STATELESS: Final = 4
+    BODY: Final = 8
     """The id may be in the body."""
-    REPLY_BODY = 16
+    REPLY_BODY: Final = 16
     """The reply's body may say that the session has ended."""
-    MAY_STAY = 32
+    MAY_STAY: Final = 32
     """Ends the session unless a header says that a close follows."""
 
 
@@ -72,10 +74,10 @@ class Routes:
         self._exact: dict[str, dict[str, int]] = {}
         self._patterns: list[tuple[Route, int]] = []
 
-    def add(self, route: Route, role: Role) -> None:
+    def add(self, route: Route, role: int) -> None:
         """Let `route` mean `role`, beside what it means already."""
         if route.pattern is not None:
-            self._patterns.append((route, int(role)))
+            self._patterns.append((route, role))
             return
         by_method = self._exact.setdefault(route.path, {})
         for method in route.methods or ("*",):

@@ -67,6 +67,7 @@ def source(**entry: Any) -> dict[str, Any]:
             ["session_starts[1]", "session_ends[0]"],
         ),
         ({"preset": "gym-agent", "stateless_routes": ["post /a"]}, ["stateless_routes[0]"]),
+        ({"preset": "gym-resources", "cookie": "a b", "secret": "c"}, ["cookie"]),
         ({"preset": "custom"}, ["sources"]),
         ({"preset": "custom", "sources": []}, ["sources"]),
         ({"preset": "custom", "sources": [{"header": "x-session"}]}, ["sources"]),
