@@ -25,7 +25,7 @@ def run_file(path: str | os.PathLike[str]) -> int:
     from supervisor import serve
 
     config = load(path)
-    logs.configure(config.log, role="supervisor")
+    logs.configure(config.log, role="guardian")
     logger = logging.getLogger("gym_supervise.config")
     for warning in config.warnings:
         logger.warning("%s: %s", config.source, warning)
