@@ -45,6 +45,7 @@ def take_own_signals() -> None:
         except (OSError, ValueError):  # those that libc keeps for itself
             continue
     signal.signal(signal.SIGINT, _ignore)
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # in a terminal under `stty tostop` a write would stop the worker
 
 
 def unblock_signals() -> None:

@@ -147,11 +147,11 @@ class Fleet:
         return effects
 
     def _kill_all(self, reason: str, status: int, now: float) -> list[Effect]:
-        effects: list[Effect] = [Log("warning", f"killing everything at once: {reason}")]
-        if not self.stopping:
-            effects += [effect for effect in self._stop(status, now) if not isinstance(effect, Log)]
-        self._patience = min(self._patience or now, now) + KILL_PATIENCE_SECONDS
-        return [*effects, KillAll()]
+        if self._stopping is None:
+            self._stopping = status
+        self._patience = now + KILL_PATIENCE_SECONDS
+        effects: list[Effect] = [Log("warning", f"killing everything at once: {reason}"), KillAll()]
+        return effects + [effect for server in self.servers.values() for effect in server.kill(now)]
 
     def _end(self, now: float) -> list[Effect]:
         """The service's end: all workers reaped, or hanging in the kernel beyond all patience."""

@@ -189,6 +189,13 @@ class Server:
             seat.due = None
         return [*effects, CloseListeners(self.plan.name), *self._go_on_stopping(now)]
 
+    def kill(self, now: float) -> list[Effect]:
+        """Stop without any of this: somebody kills all processes."""
+        effects = self.stop(now) if self._stop is None else []
+        assert self._stop is not None
+        self._stop.finishing = self._stop.killed = True
+        return [effect for effect in effects if not isinstance(effect, Send | Terminate)]
+
     # Decisions
 
     def _start_seat(self, seat: Seat) -> list[Effect]:
