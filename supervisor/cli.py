@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from supervisor.errors import EXIT_FINE, EXIT_OTHER, EXIT_SHARED_MEMORY, SupervisorError
+from supervisor.errors import EXIT_FINE, EXIT_OTHER, EXIT_SHARED_MEMORY, ConfigError, SupervisorError
 
 COMMANDS = {
     "serve": "run in the foreground until stopped",
@@ -95,7 +95,8 @@ def run(arguments: list[str]) -> int:
         print("gym-supervise: interrupted", file=sys.stderr)
         return EXIT_OTHER
     except SupervisorError as error:
-        print(*(f"gym-supervise: {line}" for line in str(error).splitlines()), sep="\n", file=sys.stderr)
+        lines = error.problems if isinstance(error, ConfigError) else (str(error),)
+        print(*(f"gym-supervise: {line}" for line in lines), sep="\n", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
         _drop_stdout()

@@ -7,7 +7,7 @@ import os
 import click
 
 from server_adapters.registry import PRESETS
-from supervisor.errors import ConfigError
+from supervisor.errors import ConfigError, SupervisorError
 
 FILE = "config.yaml"
 
@@ -125,6 +125,10 @@ def command(preset: str) -> int:
     except FileExistsError:
         raise ConfigError(
             [f"{FILE}: found a file of this name, expected none; move it away, or write it into another folder"]
+        ) from None
+    except OSError as error:
+        raise SupervisorError(
+            FILE, found=f"a folder that takes no file ({error.strerror})", do="write it into another folder"
         ) from None
     with os.fdopen(descriptor, "w") as file:
         file.write(render(preset))

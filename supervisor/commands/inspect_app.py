@@ -10,7 +10,6 @@ import contextlib
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -87,9 +86,11 @@ def _child(sender: Any, name: str, server: ServerConfig) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    from supervisor.apps import AppError
+    from supervisor.apps import AppError, app_traceback
 
-    return str(error) if isinstance(error, AppError) else traceback.format_exc().rstrip()
+    if isinstance(error, AppError):
+        return str(error).removeprefix("app: ")
+    return f"found an app that cannot be imported; its own error:\n{app_traceback(error).rstrip()}"
 
 
 def _look(name: str, server: ServerConfig) -> AppReport:

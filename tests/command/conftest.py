@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from ops import service
+from ops.dump import Views
+from supervisor.config import locate
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -57,3 +62,43 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Start `gym-supervise serve CONFIG` and wait until all its workers are ready; stopped after the test."""
+    started: list[tuple[subprocess.Popen[bytes], Path]] = []
+
+    def serving(config: Path, **environment: str) -> subprocess.Popen[bytes]:
+        log = tmp_path / f"serve-{len(started)}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-c", "import gym_supervise; gym_supervise.main()", "serve", str(config)],
+                env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+        started.append((process, log))
+        deadline = time.monotonic() + 30
+        while not _ready(config):
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.02)
+        return process
+
+    yield serving
+    for process, log in started:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(30)
+        print(log.read_text())
+
+
+def _ready(config: Path) -> bool:
+    found = service.find(locate(config).runtime_dirs)
+    if found is None or found.state != "running":
+        return False
+    with Views(found) as views:
+        servers = views.status(now=time.monotonic())["servers"].values()
+    return all(worker["state"] == "ready" for server in servers for worker in server["workers"] or [{"state": ""}])
