@@ -59,6 +59,7 @@ class BodyReplay:
 
         Raises:
             ClientLeft: the client went away before the end.
+
         """
         while not self._whole:
             if self._left:

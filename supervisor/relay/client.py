@@ -13,7 +13,6 @@ from supervisor.relay import unix
 from supervisor.relay.body import BodyReplay
 from supervisor.relay.exchange import BROKEN_OFF, Exchange, Send
 from supervisor.relay.frames import INLINE_BODY, Open, ProtocolError, encode
-from supervisor.relay.later import Later
 from supervisor.relay.outcomes import (
     Draining,
     Gone,
@@ -49,10 +48,10 @@ logger = logging.getLogger("supervisor.relay")
 REACH_SECONDS = 2.0
 FIRST_PAUSE_SECONDS = 0.002
 LONGEST_PAUSE_SECONDS = 0.1
-# A request that lasts longer than this (to twice this) is watched for its client's disconnect.
-WATCH_SECONDS = 0.004
-IDLE_SECONDS = 60.0
-TRIM_SECONDS = 15.0
+# A connection that was not used for so long (to twice as long) is closed.
+IDLE_SECONDS = 30.0
+
+EXHAUSTED = (errno.EMFILE, errno.ENFILE)
 
 # Extensions that need nothing but messages passed on as they are.
 EXTENSIONS = ("http.response.trailers", "http.response.early_hint")
@@ -67,6 +66,7 @@ class RelayClient:
         pid_of: its process id, or None where it is not known.
         uid: the user that every worker runs as.
         reach_seconds: how long to try an owner that lives but cannot be reached.
+
     """
 
     def __init__(
@@ -85,7 +85,6 @@ class RelayClient:
         self._uid = uid
         self._reach_seconds = reach_seconds
         self._peers: dict[int, Peer] = {}
-        self._watching = Later[Exchange](self._loop, WATCH_SECONDS, Exchange.watch)
         self._trimmer: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
@@ -104,27 +103,32 @@ class RelayClient:
     async def relay(self, order: Order, scope: Mapping[str, Any], body: BodyReplay, send: Send) -> Outcome:
         """Carry one request to its owner and the reply to `send`.
 
-        Nothing has been sent to the client when the outcome is one of NotOwner, Draining, Gone, Refused, Unreachable,
-        Overloaded or OwnerLost(started=False). But for the last two of Unreachable and OwnerLost, `body` is still
-        whole, and the request can go elsewhere. An exception of `send` passes through; the owner's app then gets
+        Unless the outcome is Taken or OwnerLost, nothing has run, nothing has been sent to the client and `body` is
+        still whole: the request can go elsewhere. An exception of `send` passes through; the owner's app then gets
         http.disconnect.
         """
         headers = scope["headers"] if order.headers is None else order.headers
-        holds = not body.complete and _waits_for_continue(headers)
+        holds = False
+        for name, value in headers:
+            if name == b"expect" and value.lower() == b"100-continue":
+                holds = not body.complete
         if not holds:
             body.ready()
         if body.left:
             return BROKEN_OFF
         inline = body.inline(INLINE_BODY)
         try:
-            opened = encode(_open(order, scope, headers, inline, holds=holds))
+            opened = encode(_open(order, scope, headers, inline, holds))
         except ProtocolError as error:
             return Unreachable(str(error))
         peer = self._peers.get(order.owner) or self._meet(order.owner)
-        link = peer.take()
+        # The owner says when it takes the request, or nobody waits for that and it may have begun to run unsaid.
+        unsaid = inline is not None and order.mode == "owned"
         deadline = 0.0
         pause = FIRST_PAUSE_SECONDS
         while True:
+            exchange = None
+            link = peer.take()
             if link is None:
                 try:
                     link = await peer.connect()
@@ -132,28 +136,25 @@ class RelayClient:
                     logger.error("relay: %s", error)
                     return Unreachable(str(error))
                 except OSError as error:
-                    if error.errno in (errno.EMFILE, errno.ENFILE):
+                    if error.errno in EXHAUSTED:
                         return Overloaded()
                     failure = f"cannot connect: {error.strerror or error}"
             if link is not None:
-                exchange = Exchange(link, body, send, uploaded=inline is not None, holds=holds)
-                self._watching.add(exchange)
+                exchange = Exchange(link, body, send, inline is not None, holds)
                 try:
                     outcome = await exchange.run(opened)
                 finally:
-                    self._watching.discard(exchange)
-                    peer.give(link, clean=exchange.clean)
+                    peer.give(link, clean=exchange.ended and exchange.uploaded)
                 if outcome is not None:
                     return outcome
                 if exchange.taken:
                     return await self._lost(peer, order.owner)
                 failure = "the connection ended before the owner answered"
-                link = None
-            now = self._loop.time()
-            deadline = deadline or now + self._reach_seconds
             if peer.dead():
                 self._forget(order.owner)
-                return Gone()
+                return OwnerLost(started=False) if exchange is not None and unsaid else Gone()
+            now = self._loop.time()
+            deadline = deadline or now + self._reach_seconds
             if now >= deadline:
                 return Unreachable(f"{failure}, for {self._reach_seconds:g} s, though it lives")
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
@@ -161,7 +162,6 @@ class RelayClient:
 
     async def close(self) -> None:
         """Close the connections that have no request; the others close at their requests' ends."""
-        self._watching.close()
         if self._trimmer is not None:
             self._trimmer.cancel()
             self._trimmer = None
@@ -169,12 +169,13 @@ class RelayClient:
             self._forget(incarnation)
 
     async def _lost(self, peer: Peer, owner: int) -> Outcome:
-        """The connection of a request that the owner had taken is gone; an exit closes it before anybody sees it."""
+        """The owner had taken the request, and its connection is gone; at an exit that is seen before the exit is."""
         deadline = self._loop.time() + self._reach_seconds
         pause = FIRST_PAUSE_SECONDS
         while not peer.dead():
             if self._loop.time() >= deadline:
-                return Unreachable("the owner took the request and closed the connection, but it lives")
+                logger.error("relay: worker %d took a request and closed its connection, but it lives", owner)
+                return BROKEN_OFF
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
         self._forget(owner)
@@ -190,7 +191,7 @@ class RelayClient:
         )
         self._peers[owner] = peer
         if self._trimmer is None:
-            self._trimmer = self._loop.call_later(TRIM_SECONDS, self._trim)
+            self._trimmer = self._loop.call_later(IDLE_SECONDS, self._trim)
         return peer
 
     def _forget(self, owner: int) -> None:
@@ -199,19 +200,14 @@ class RelayClient:
             peer.close()
 
     def _trim(self) -> None:
-        before = self._loop.time() - IDLE_SECONDS
         for owner, peer in list(self._peers.items()):
-            peer.trim(before)
+            peer.trim()
             if not peer.busy and peer.dead():
                 self._forget(owner)
-        self._trimmer = self._loop.call_later(TRIM_SECONDS, self._trim) if self._peers else None
+        self._trimmer = self._loop.call_later(IDLE_SECONDS, self._trim) if self._peers else None
 
 
-def _waits_for_continue(headers: Any) -> bool:
-    return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
-
-
-def _open(order: Order, scope: Mapping[str, Any], headers: Any, inline: bytes | None, *, holds: bool) -> Open:
+def _open(order: Order, scope: Mapping[str, Any], headers: Any, inline: bytes | None, holds: bool) -> Open:
     asgi = scope["asgi"]
     offered = scope.get("extensions")
     return Open(

@@ -9,11 +9,13 @@ joined, whatever sizes the socket delivers. Structs are held until they are comp
 
 acceptor -> owner   Open, then for a body that did not fit into it Body ... Body(more=False)
 owner -> acceptor   Ack (refusals) or TAKEN, then Head, Body ... Body(more=False), with Message where the app sends
-                    something else; READS when the app asks for a body that the client holds back; FAILED when the
-                    app ended without a whole reply
+                    something else. READS: the app waits for its client, for a body that is held back until then or
+                    for the disconnect. FAILED: the app ended without a whole reply
 
-Nothing but Open is sent before TAKEN, so a refused connection is clean for the next request. A WebSocket needs no
-more than kinds of its own: `Open.type` names it, and kinds 9 to 15 are free.
+TAKEN is left out where nobody waits for it: a whole request of a session that the owner has. Any other answer says it
+too, and an owner that closes such a connection says it first. Nothing but Open is sent before TAKEN, so a refused
+connection is clean for the next request. A WebSocket needs no more than kinds of its own: `Open.type` names it, and
+kinds 9 to 15 are free.
 """
 
 from __future__ import annotations
@@ -117,7 +119,10 @@ Ack.GONE = Ack(Verdict.GONE)
 
 
 class Head(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A reply's head, as the app sent it but for hop-by-hop headers."""
+    """A reply's head, as the app sent it but for hop-by-hop headers.
+
+    trailers  after the body trailers follow, in Message
+    """
 
     status: int
     headers: HeaderList
@@ -174,6 +179,7 @@ def encode(frame: Open | Ack | Head | Message) -> bytes:
     Raises:
         ProtocolError: the frame is larger than MAX_STRUCT.
         TypeError, ValueError: the frame holds what MessagePack cannot say.
+
     """
     payload = _encode(frame)
     size = len(payload)
@@ -209,6 +215,7 @@ class FrameReader:
         Raises:
             ProtocolError: wrong version, unknown kind, too large, or not what the kind's struct says. The reader is
                 of no use afterwards.
+
         """
         frames: list[Frame] = []
         at = 0

@@ -15,26 +15,32 @@ HIGH_WATER = 64 * 1024
 
 
 class Link(asyncio.Protocol):
-    """One request at a time; `Peer` keeps it between two."""
+    """One request at a time; `Peer` keeps it between two.
+
+    frames  what has come and was not taken
+    lost    the connection is gone
+    fault   what the owner sent that no frame may be, if it did
+    used    since the pool was last trimmed
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_lost: Callable[[Link], None]) -> None:
         self._loop = loop
         self._on_lost = on_lost
-        self._reader = FrameReader()
-        self._frames: list[Frame] = []
+        self._feed = FrameReader().feed
         self._unread = 0
         self._reading_paused = False
         self._arrival: asyncio.Future[None] | None = None
         self._writable: asyncio.Event | None = None
+        self._idle = False
         self.transport: asyncio.Transport
+        self.frames: list[Frame] = []
         self.lost = False
-        self.idle = False  # in the pool: nothing may arrive
-        self.idle_since = 0.0
-        self.fault: str | None = None  # what the owner sent that no frame may be
+        self.fault: str | None = None
+        self.used = True
 
     def __repr__(self) -> str:
-        state = "lost" if self.lost else "idle" if self.idle else "busy"
-        return f"<Link {state} frames={len(self._frames)} unread={self._unread} paused={self._reading_paused}>"
+        state = "lost" if self.lost else "idle" if self._idle else "busy"
+        return f"<Link {state} frames={len(self.frames)} unread={self._unread} paused={self._reading_paused}>"
 
     # asyncio.Protocol
 
@@ -43,26 +49,32 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         try:
-            frames = self._reader.feed(data)
+            frames = self._feed(data)
         except ProtocolError as error:
             self._fail(str(error))
             return
-        if self.idle:
+        if self.frames:
+            self.frames += frames
+        else:
+            self.frames = frames
+        arrival = self._arrival
+        if arrival is not None:
+            self._arrival = None
+            if not arrival.done():
+                arrival.set_result(None)
+        elif self._idle:
             self._fail(f"{len(data)} bytes on a connection without a request")
             return
-        if self._frames:
-            self._frames += frames
-        else:
-            self._frames = frames
         self._unread += len(data)
         if self._unread > HIGH_WATER and not self._reading_paused:
             self._reading_paused = True
             self.transport.pause_reading()
-        self._wake()
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self.lost = True
-        self._wake()
+        arrival, self._arrival = self._arrival, None
+        if arrival is not None and not arrival.done():
+            arrival.set_result(None)
         if self._writable is not None:
             self._writable.set()
         self._on_lost(self)
@@ -77,42 +89,47 @@ class Link(asyncio.Protocol):
 
     # for the exchange
 
-    async def read(self) -> list[Frame]:
-        """The frames that have come, at least one; none when the connection is lost. One reader at a time."""
-        while not self._frames and not self.lost:
-            self._unread = 0
+    def arrival(self) -> asyncio.Future[None]:
+        """Wait for frames, or for the end of the connection; when all that had come has been taken."""
+        self._unread = 0
+        if self._reading_paused:
             self._resume_reading()
-            self._arrival = self._loop.create_future()
-            await self._arrival
-        frames, self._frames = self._frames, []
-        return frames
+        self._arrival = arrival = self._loop.create_future()
+        return arrival
 
     async def write_body(self, data: bytes, *, more: bool) -> None:
         """Send a piece of the request's body, and wait while the owner does not take what was sent before."""
-        if len(data) <= CHUNK:
-            self.transport.writelines((body_word(len(data), more=more), data))
-        else:
-            view = memoryview(data)
-            for start in range(0, len(data), CHUNK):
-                piece = view[start : start + CHUNK]
-                last = start + CHUNK >= len(data)
-                self.transport.writelines((body_word(len(piece), more=more or not last), piece))
-                await self._drain()
-                if self.lost:
-                    return
-        await self._drain()
-
-    def rest(self, now: float) -> None:
-        """Wait in the pool, listening: an owner that closes the connection takes it out of there."""
-        self.idle = True
-        self.idle_since = now
-        self._unread = 0
-        self._resume_reading()
+        size = len(data)
+        if size <= CHUNK:
+            self.transport.writelines((body_word(size, more=more), data))
+            await self._drain()
+            return
+        view = memoryview(data)
+        for start in range(0, size, CHUNK):
+            piece = view[start : start + CHUNK]
+            self.transport.writelines((body_word(len(piece), more=more or start + CHUNK < size), piece))
+            await self._drain()
+            if self.lost:
+                return
 
     def abort(self) -> None:
         """Drop the connection and what waits in it: the owner's app gets http.disconnect."""
         if not self.lost:
             self.transport.abort()
+
+    # for the pool
+
+    def rest(self) -> None:
+        """Wait for the next request, listening: an owner that closes the connection takes it out of the pool."""
+        self._idle = True
+        self.used = True
+        self._unread = 0
+        if self._reading_paused:
+            self._resume_reading()
+
+    def wake(self) -> None:
+        """A request begins."""
+        self._idle = False
 
     def _fail(self, fault: str) -> None:
         logger.error("relay: an owner broke the protocol: %s", fault)
@@ -120,15 +137,10 @@ class Link(asyncio.Protocol):
         self.abort()
 
     def _resume_reading(self) -> None:
-        if self._reading_paused and not self.lost:
-            self._reading_paused = False
+        self._reading_paused = False
+        if not self.lost:
             self.transport.resume_reading()
 
     async def _drain(self) -> None:
         if self._writable is not None and not self.lost:
             await self._writable.wait()
-
-    def _wake(self) -> None:
-        arrival, self._arrival = self._arrival, None
-        if arrival is not None and not arrival.done():
-            arrival.set_result(None)

@@ -72,7 +72,7 @@ class Peer:
         if not self._idle:
             return None
         link = self._idle.pop()
-        link.idle = False
+        link.wake()
         self._busy += 1
         return link
 
@@ -81,6 +81,7 @@ class Peer:
 
         Raises:
             OSError: it cannot be had, as connect(2) says; ForeignPeer: it is not our owner that listens there.
+
         """
         sock = unix.connect(self._path, self._uid)
         try:
@@ -94,32 +95,32 @@ class Peer:
     def give(self, link: Link, *, clean: bool) -> None:
         """Take a connection back after its request; `clean`: nothing of it is left in either direction."""
         self._busy -= 1
-        if link.lost:
-            return
-        if not clean or self._closed or len(self._idle) >= MAX_IDLE:
+        if not clean or link.lost or link.frames or self._closed or len(self._idle) >= MAX_IDLE:
             link.abort()
-            return
-        link.rest(self._loop.time())
-        self._idle.append(link)
+        else:
+            link.rest()
+            self._idle.append(link)
 
-    def trim(self, before: float) -> None:
-        """Close the connections that have been idle since `before` (the loop's time)."""
-        kept = [link for link in self._idle if link.idle_since > before]
-        for link in self._idle[: len(self._idle) - len(kept)]:
-            link.abort()
-        self._idle = kept
+    def trim(self) -> None:
+        """Close the connections that have not been used since the last time."""
+        idle, self._idle = self._idle, []
+        for link in idle:
+            if link.used:
+                link.used = False
+                self._idle.append(link)
+            else:
+                link.abort()
 
     def close(self) -> None:
         """Close what is idle; what is busy is closed when it comes back."""
         self._closed = True
-        for link in self._idle:
+        idle, self._idle = self._idle, []
+        for link in idle:
             link.abort()
-        self._idle.clear()
         if self._pidfd is not None:
             os.close(self._pidfd)
             self._pidfd = None
 
     def _lost(self, link: Link) -> None:
-        if link.idle:
-            with contextlib.suppress(ValueError):  # trimmed or closed by ourselves
-                self._idle.remove(link)
+        with contextlib.suppress(ValueError):  # busy, or closed by ourselves
+            self._idle.remove(link)

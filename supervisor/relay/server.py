@@ -6,13 +6,12 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from supervisor.relay import unix
 from supervisor.relay.channel import Channel
 from supervisor.relay.frames import Ack, Open, Verdict
-from supervisor.relay.later import Later
 from supervisor.relay.serving import Serving
 
 __all__ = ["Ack", "Open", "RelayServer"]
@@ -23,11 +22,7 @@ app_logger = logging.getLogger("uvicorn.error")  # where the server logs an app'
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Admit = Callable[[Open], Awaitable[Ack]]
-Run = Callable[[Open, dict[str, Any], Receive, Send], Awaitable[None]]
-
-# TAKEN waits so long (to twice as long) for a small reply to travel with. Nobody waits for it: the acceptor has
-# nothing more to send.
-TAKEN_SECONDS = 0.001
+Run = Callable[[Open, dict[str, Any], Receive, Send], Coroutine[Any, Any, None]]
 
 
 class RelayServer:
@@ -41,6 +36,7 @@ class RelayServer:
         run: runs the app; called after the answer was OK.
         abandon: called in place of `run` when the acceptor or its client has gone after `admit` said OK.
         tasks: holds the tasks of running requests.
+
     """
 
     def __init__(
@@ -67,7 +63,6 @@ class RelayServer:
         self._listener: asyncio.Server | None = None
         self._path = ""
         self._empty: asyncio.Event | None = None
-        self.unsaid = Later[Channel](self._loop, TAKEN_SECONDS, Channel.flush)
 
     def __repr__(self) -> str:
         return f"<RelayServer {self.incarnation} connections={len(self.channels)} in_flight={self.in_flight}>"
@@ -77,6 +72,7 @@ class RelayServer:
 
         Raises:
             OSError: as bind(2); ENAMETOOLONG names the limit.
+
         """
         sock = unix.listen(path)
         self._path = path
@@ -101,62 +97,55 @@ class RelayServer:
             await self._empty.wait()
 
     def close(self) -> None:
-        """Stop listening and drop every connection; apps that still run get http.disconnect."""
+        """Stop listening and end every connection; apps that still run get http.disconnect."""
         self.stop_listening()
-        self.unsaid.close()
         for channel in list(self.channels):
-            channel.abort()
+            channel.close()
 
     def opened(self, channel: Channel, request: Open) -> Serving | None:
         """A request has come. The returned object takes its body; None: it was refused."""
         if request.incarnation != self.incarnation:
-            channel.answer(Ack.not_owner())
+            channel.refuse(Ack.not_owner())
             return None
         if request.type != "http":
-            channel.answer(Ack.refused("owner_unreachable", {"detail": f"{request.type} is not relayed"}))
+            channel.refuse(Ack.refused("owner_unreachable", {"detail": f"{request.type} is not relayed"}))
             return None
         serving = Serving(channel, request)
         self.in_flight += 1
-        task = self._loop.create_task(self._serve(request, serving))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task = self._loop.create_task(self._serve(channel, serving))
+        if not task.done():  # an eager one may be
+            serving.task = task
+            self._tasks.add(task)
         return serving
 
-    async def _serve(self, request: Open, serving: Serving) -> None:
+    async def _serve(self, channel: Channel, serving: Serving) -> None:
+        request = serving.request
         try:
             ack = await self._admit(request)
             if ack.verdict is not Verdict.OK:
                 serving.refuse(ack)
-            elif await self._taken(request, serving):
-                await self._run(request, _scope(request, self._state), serving.receive, serving.send)
+            elif serving.disconnected:
+                self._abandon(request)
+            else:
+                serving.take()
+                scope = _scope(request, self._state)
+                await channel.outbox.drive(self._run(request, scope, serving.receive, serving.send))
                 lacks = serving.lacks
                 if lacks is not None:
                     app_logger.error("ASGI callable returned without %s response.", lacks)
                     serving.fail()
         except BaseException as error:
+            serving.fail()
             if not isinstance(error, Exception):  # this worker ends: the task is cancelled
-                serving.fail()
                 raise
             app_logger.error("Exception in ASGI application\n", exc_info=error)
-            serving.fail()
         finally:
+            if serving.task is not None:
+                self._tasks.discard(serving.task)
             self.in_flight -= 1
             if not self.in_flight and self._empty is not None:
                 self._empty.set()
                 self._empty = None
-
-    async def _taken(self, request: Open, serving: Serving) -> bool:
-        """Say that the request is taken; False: there is nobody left to say it to."""
-        try:
-            if not serving.disconnected:
-                await serving.take()
-        except BaseException:
-            self._abandon(request)
-            raise
-        if serving.disconnected:
-            self._abandon(request)
-            return False
-        return True
 
 
 def _scope(request: Open, state: dict[str, Any]) -> dict[str, Any]:

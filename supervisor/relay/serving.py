@@ -26,33 +26,39 @@ class Serving:
         "_channel",
         "_complete",
         "_event",
-        "_holds",
         "_more",
+        "_outbox",
         "_received",
-        "_request",
         "_started",
         "_trailers",
         "_waiting",
+        "_watched",
         "disconnected",
+        "request",
+        "task",
     )
 
     def __init__(self, channel: Channel, request: Open) -> None:
         self._channel = channel
-        self._request = request
-        self._body: list[bytes] = [request.body] if request.body else []
+        self._outbox = channel.outbox
+        self.request = request
+        self.task: asyncio.Task[None] | None = None
+        self.disconnected = False
+        # the request's body
+        self._body: list[bytes] = [request.body]
         self._waiting = len(request.body)
         self._more = request.more_body
-        self._holds = request.holds_body
-        self._received = False  # the end of the body has been handed to the app
+        self._received = False  # its end has been handed to the app
+        self._watched = request.more_body and not request.holds_body  # the acceptor listens to its client
         self._event: asyncio.Event | None = None
+        # the reply
         self._started = False
         self._trailers = False
         self._body_sent = False
         self._complete = False
-        self.disconnected = False
 
     def __repr__(self) -> str:
-        request = self._request
+        request = self.request
         state = "complete" if self._complete else "started" if self._started else "open"
         return f"<Serving {request.method} {request.path} {state} waiting={self._waiting} left={self.disconnected}>"
 
@@ -62,15 +68,15 @@ class Serving:
         """The next piece of the request's body; http.disconnect when the client left or the reply is complete."""
         while not (self.disconnected or self._complete):
             if not self._received and (self._waiting or not self._more):
-                data = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-                self._body.clear()
+                body = self._body
+                data = body[0] if len(body) == 1 else b"".join(body)
+                body.clear()
                 self._waiting = 0
                 self._received = not self._more
                 return {"type": "http.request", "body": data, "more_body": self._more}
-            if self._holds:
-                self._holds = False
-                self._channel.frame(READS)
-                self._channel.flush()
+            if not self._watched:
+                self._watched = True
+                self._outbox.frame(READS)
             self._channel.resume_reading()
             if self._event is None:
                 self._event = asyncio.Event()
@@ -91,25 +97,44 @@ class Serving:
             if len(data) > CHUNK:
                 await self._send_large(memoryview(bytes(data)), more=more)
             elif more:
-                channel.piece(bytes(data))
+                self._outbox.piece(bytes(data))
             else:
                 self._body_sent = True
-                channel.last(bytes(data))
+                self._outbox.last(bytes(data))
                 if not self._trailers:
                     self._end()
         elif kind == "http.response.start" and not self._started:
-            self._trailers = bool(message.get("trailers", False))
-            status = operator.index(message["status"])
-            channel.frame(encode(Head(status, _end_to_end(message.get("headers", ())), self._trailers)))
+            trailers = bool(message.get("trailers", False))
+            headers = _end_to_end(message.get("headers", ()))
+            self._outbox.frame(encode(Head(operator.index(message["status"]), headers, trailers)))
+            self._trailers = trailers
             self._started = True
-            channel.flush_soon()
-        elif kind == "http.response.early_hint" and not self._started:
-            channel.frame(encode(Message({**message, "links": list(message["links"])})))
-            channel.flush_soon()
+        else:
+            self._send_other(kind, message)
+
+    async def _send_large(self, data: memoryview, *, more: bool) -> None:
+        """In chunks, so that a client that has stalled stops the copying, and one that has left ends it."""
+        channel = self._channel
+        self._outbox.flush()
+        size = len(data)
+        for start in range(0, size, CHUNK):
+            if channel.blocked:
+                await channel.drain()
+            if self.disconnected:
+                return
+            channel.write_chunk(data[start : start + CHUNK], more=more or start + CHUNK < size)
+        if not more:
+            self._body_sent = True
+            if not self._trailers:
+                self._end()
+
+    def _send_other(self, kind: str, message: dict[str, Any]) -> None:
+        if kind == "http.response.early_hint" and not self._started:
+            self._outbox.frame(encode(Message({**message, "links": list(message["links"])})))
         elif kind == "http.response.trailers" and self._body_sent and not self._complete:
-            channel.frame(encode(Message({**message, "headers": list(message["headers"])})))
-            channel.flush()
+            self._outbox.frame(encode(Message({**message, "headers": list(message["headers"])})))
             if not message.get("more_trailers", False):
+                self._outbox.flush()
                 self._end()
         elif self._complete:
             raise RuntimeError(f"unexpected ASGI message {kind!r}: the reply is complete")
@@ -120,38 +145,35 @@ class Serving:
 
     # for the server
 
-    async def take(self) -> None:
-        """Say that the request is taken.
+    def take(self) -> None:
+        """Say that the request is taken, before the app's first line, where the acceptor waits for it.
 
-        A whole request of a session that is ours: nobody waits for the word, it may travel with the reply. A placed
-        one must not seem untouched once its app has run, or it would be placed a second time: the word is on its way
-        before the app's first line.
+        It waits with a body that is to follow, and it must know of a placed request: one that nobody has taken is
+        placed elsewhere.
         """
-        channel = self._channel
-        channel.frame(TAKEN)
-        if self._request.mode == "placed":
-            channel.flush()
-            await asyncio.sleep(0)
-        elif self._more:
-            channel.flush()
-        else:
-            channel.flush_late()
+        if self._more or self.request.mode == "placed":
+            self._channel.write(TAKEN)
+
+    def own_up(self) -> None:
+        """Say it in any case: the connection is about to end under the app."""
+        if not self._started:
+            self._channel.write(TAKEN)
 
     def refuse(self, ack: Ack) -> None:
         """Nothing runs."""
         if not self.disconnected:
-            self._channel.answer(ack)
+            self._channel.refuse(ack)
 
     def fail(self) -> None:
         """The app has ended without a whole reply: the acceptor answers 500, or breaks the client's connection off."""
         if not (self._complete or self.disconnected):
-            self._channel.frame(FAILED)
-            self._channel.flush()
+            self._outbox.frame(FAILED)
+            self._outbox.flush()
             self._end()
 
     @property
     def lacks(self) -> str | None:
-        """What the app should have done with the reply before it returned; None: nothing."""
+        """What the app should have done with its reply before it returned; None: nothing."""
         if self._complete or self.disconnected:
             return None
         return "completing" if self._started else "starting"
@@ -164,7 +186,10 @@ class Serving:
         if self._complete:
             return
         if data:
-            self._body.append(data)
+            if self._waiting:
+                self._body.append(data)
+            else:
+                self._body = [data]
             self._waiting += len(data)
             if self._waiting > HIGH_WATER:
                 self._channel.pause_reading()
@@ -179,30 +204,12 @@ class Serving:
     def _end(self) -> None:
         self._complete = True
         self._channel.done()
-        self._body.clear()
-        self._channel.resume_reading()
         self._wake()
 
     def _wake(self) -> None:
         if self._event is not None:
             self._event.set()
             self._event = None
-
-    async def _send_large(self, data: memoryview, *, more: bool) -> None:
-        """In chunks, so that a client that has stalled stops the copying, and one that has left ends it."""
-        channel = self._channel
-        channel.flush()
-        size = len(data)
-        for start in range(0, size, CHUNK):
-            if channel.blocked:
-                await channel.drain()
-            if self.disconnected:
-                return
-            channel.chunk(data[start : start + CHUNK], more=more or start + CHUNK < size)
-        if not more:
-            self._body_sent = True
-            if not self._trailers:
-                self._end()
 
 
 def _end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

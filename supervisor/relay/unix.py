@@ -35,6 +35,7 @@ def check_peer(sock: HasOptions, uid: int) -> None:
 
     Raises:
         ForeignPeer: it does not.
+
     """
     _pid, found, _gid = _UCRED.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
     if found != uid:
@@ -46,6 +47,7 @@ def listen(path: str) -> socket.socket:
 
     Raises:
         OSError: ENAMETOOLONG names the limit; others as bind(2).
+
     """
     size = len(os.fsencode(path))
     if size > MAX_PATH:
@@ -76,6 +78,7 @@ def connect(path: str, uid: int) -> socket.socket:
 
     Raises:
         OSError: as connect(2); ForeignPeer.
+
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
