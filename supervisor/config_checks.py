@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from supervisor import config_uvicorn
 from supervisor.config_bind import UNIX_PATH_BYTES, Bind, FormError
 from supervisor.config_errors import SECRET_KEYS, describe, found_at, shape_tail
-from supervisor.config_models import MAX_WORKERS, Affinity, Config, ServerConfig
+from supervisor.config_models import MAX_WORKERS, Affinity, Config, Recycle, ServerConfig, Timeouts
 from supervisor.config_paths import NAME, NAME_FORM, SOCKET_SUFFIX
 from supervisor.config_yaml import Document, Path
 
@@ -131,9 +131,16 @@ def warnings(config: Config) -> tuple[str, ...]:
         affinity = server.affinity
         if affinity is not None and affinity.cookie and affinity.secret:
             found += same_cookie(cookies, name, affinity.cookie, affinity.secret)
-        if server.recycle.max_requests or server.recycle.max_rss_mib:
-            found.append(f"servers.{name}.recycle: has no effect in this version; workers are not recycled yet")
+        for key, given in _without_effect(server):
+            if given:
+                found.append(f"servers.{name}.{key}: has no effect in this version")
     return tuple(found)
+
+
+def _without_effect(server: ServerConfig) -> Iterator[tuple[str, bool]]:
+    """Keys of parts that are not there yet, and whether the config asks for something by them."""
+    yield "recycle", server.recycle != Recycle()
+    yield "timeouts.drain_seconds", server.timeouts.drain_seconds != Timeouts().drain_seconds
 
 
 def same_cookie(seen: dict[tuple[str, str], str], name: str, cookie: str, secret: str) -> list[str]:

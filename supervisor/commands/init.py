@@ -55,9 +55,8 @@ servers:
     boot_tries: 5                   # failed boots in a row before the service ends with status 3
     timeouts:
       boot_seconds: 120             # import and start-up of the app
-      stall_seconds: 60             # an event loop that stands still for so long is replaced
+      stall_seconds: 60             # a worker stopped inside the claim table for so long is killed
       graceful_seconds: 30          # requests in flight at a stop
-      drain_seconds: 300
       claim_seconds: 5              # waiting for the claim table before a 503
 
 log:
