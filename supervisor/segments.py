@@ -133,8 +133,8 @@ class Segments:
                 found += self._repair(server, table, now)
         if now >= self._sweep_due:
             self._sweep_due = now + SWEEP_SECONDS
-            for table in self._tables.values():
-                table.sweep.step(time.time(), retention_seconds=table.retention_seconds, budget=SWEEP_SLOTS)
+            for server, table in self._tables.items():
+                self._sweep(server, table)
         if now >= self._names_due:
             self._names_due = now + NAMES_SECONDS
             self._check_names()
@@ -166,6 +166,13 @@ class Segments:
             for row in stuck
             if row is not None
         ]
+
+    def _sweep(self, server: str, table: _Table) -> None:
+        try:
+            table.sweep.step(time.time(), retention_seconds=table.retention_seconds, budget=SWEEP_SLOTS)
+        except Exception:
+            table.retention_seconds = None  # tidying up is no reason to lose what is tidy
+            logger.exception("%s: records of gone sessions are kept from here on, since retiring one failed", server)
 
     def _check_names(self) -> None:
         for server, table in self._tables.items():

@@ -1,8 +1,9 @@
 """A service with a small worker of its own, for tests of the processes: no HTTP, boots in milliseconds.
 
-Run as a module with a config file and, if wanted, `--no-pause`. What a worker does besides its duty stands as Python code in
-its server's `env`: STUB_BOOT runs before it is ready, STUB_READY after it, STUB_STOP when it is told to stop accepting, and
-STUB_FINISH at its end. The code finds `spec`, `folder` (a Path, from STUB_FOLDER) and `note` (writes a file there).
+Run as a module with a config file and, if wanted, `--no-pause`. What a worker does besides its duty stands as Python
+code in its server's `env`: STUB_BOOT runs before it is ready, STUB_READY after it, STUB_STOP when it is told to stop
+accepting, STUB_FINISH at its end. The code finds `spec`, `folder` (a Path, from STUB_FOLDER) and `note` (writes a file
+there).
 """
 
 from __future__ import annotations

@@ -1,0 +1,312 @@
+"""What a worker is, and what it has not inherited."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes.harness import Stubs, children, descriptors, run_python
+from whole.harness import eventually
+
+LOOK = """
+    import atexit, ctypes, multiprocessing, multiprocess, signal, subprocess, sys, threading, weakref
+    import multiprocessing.util
+    libc = ctypes.CDLL(None)
+    value = ctypes.c_int()
+
+    def prctl(option):
+        libc.prctl(option, ctypes.byref(value), 0, 0, 0)
+        return value.value
+
+    def status(text):
+        return dict(line.split(":", 1) for line in text.splitlines() if line.startswith("Sig"))
+
+    look = "print(open('/proc/self/status').read())"
+    exec_status = subprocess.run([sys.executable, "-S", "-c", look], capture_output=True, text=True).stdout
+    handlers = {
+        number.name: getattr(signal.getsignal(number), "__name__", None) or str(signal.getsignal(number))
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGCHLD, signal.SIGINT)
+    }
+    note(f"look.{spec.index}", {
+        "pid": os.getpid(), "ppid": os.getppid(), "pgid": os.getpgid(0),
+        "subreaper": prctl(37), "death_signal": prctl(2),
+        "wakeup": signal.set_wakeup_fd(-1), "mask": [int(n) for n in signal.pthread_sigmask(signal.SIG_BLOCK, [])],
+        "handlers": handlers, "exec": status(exec_status),
+        "environment": dict(os.environ), "folder": os.getcwd(), "path": sys.path[0],
+        "kept": sorted({0, 1, 2, spec.link.fileno(), multiprocess.parent_process().sentinel,
+                        *(one.fileno() for one in spec.listeners), *spec.segment.descriptors()}),
+        "start_method": multiprocessing.get_start_method(), "daemon": multiprocessing.current_process().daemon,
+        "threads": threading.active_count(), "stdin": os.readlink("/proc/self/fd/0"),
+        "parent_alive": multiprocess.parent_process().is_alive(),
+    })
+
+    class Kept: pass
+    kept = Kept()
+    weakref.finalize(kept, lambda: note(f"finalized.{spec.index}", 1))
+    atexit.register(lambda: note(f"atexit.{spec.index}", 1))
+    import time
+    threading.Thread(target=lambda: (time.sleep(0.2), note(f"thread.{spec.index}", 1))).start()
+    daemon = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,), daemon=True)
+    daemon.start()
+    note(f"daemon.{spec.index}", daemon.pid)
+"""
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stubs]:
+    """Two servers with one worker each, started with everything that a launcher may have left behind."""
+    service = Stubs(
+        tmp_path_factory.mktemp("tree"),
+        env={"STUB_READY": LOOK.replace("    import atexit", "    import os, atexit")},
+        workers=2,
+    )
+    service.servers["other"] = {
+        **service.servers["app"],
+        "workers": 1,
+        "env": {"STUB_FOLDER": str(service.folder), "OTHER": "x"},
+    }
+    service.servers["app"]["env"]["MINE"] = "1"
+    service.start(
+        env={"NOTIFY_SOCKET": "/x", "LISTEN_FDS": "0", "LISTEN_PID": "1", "LISTEN_FDNAMES": "", "WATCHDOG_USEC": "1"},
+        preexec_fn=ignore_interrupts,
+    )
+    service.wait_ready("other")
+    yield service
+    if service.process is not None and service.process.poll() is None:
+        service.stop()
+    print(service.text)
+    assert service.cleanup() == []
+
+
+def ignore_interrupts() -> None:
+    """What a non-interactive shell does for a command in the background; and a signal that somebody left blocked."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGQUIT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
+
+
+@pytest.fixture
+def seen(tree: Stubs) -> dict[str, Any]:
+    """What worker 0 found."""
+    found: dict[str, Any] = tree.noted("look.0")
+    return found
+
+
+def test_the_tree(tree: Stubs, seen: dict[str, Any]) -> None:
+    """Guardian, supervisor, workers; each of the lower ones leads a process group."""
+    assert children(tree.guardian) == [tree.supervisor]
+    assert children(tree.supervisor) == [*tree.pids(), *tree.pids("other")]
+    assert os.getpgid(tree.supervisor) == tree.supervisor
+    assert seen["ppid"] == tree.supervisor
+    assert seen["pgid"] == seen["pid"]
+
+
+def test_a_worker_keeps_its_orphans_and_ends_with_the_supervisor(seen: dict[str, Any]) -> None:
+    """It is a subreaper, and SIGKILL comes when its parent goes."""
+    assert seen["subreaper"] == 1
+    assert seen["death_signal"] == signal.SIGKILL
+
+
+def test_signals_are_the_workers_own(seen: dict[str, Any]) -> None:
+    """No wake-up descriptor, default handlers, nothing blocked, whatever the launcher had set."""
+    assert seen["wakeup"] == -1
+    assert seen["mask"] == []
+    interrupt = seen["handlers"].pop("SIGINT")
+    assert set(seen["handlers"].values()) <= {"SIG_DFL", "Handlers.SIG_DFL", "0"}
+    assert interrupt == "_ignore"
+
+
+def test_what_the_app_executes_can_be_interrupted(seen: dict[str, Any]) -> None:
+    """A REPL under a worker has SIGINT and SIGQUIT as usual, though the launcher ignored them."""
+    ignored = int(seen["exec"]["SigIgn"], 16)
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        assert not ignored & 1 << (number - 1)
+    assert int(seen["exec"]["SigBlk"], 16) == 0
+
+
+def test_nothing_of_the_supervisors_is_open(tree: Stubs, seen: dict[str, Any]) -> None:
+    """Only what the worker was given: no epoll, no pidfd, no sibling's pipe or link, no other server's socket."""
+    for index, pid in enumerate(tree.pids()):
+        found = {number: target for number, target in descriptors(pid).items() if number > 2}
+        kept = tree.noted(f"look.{index}")["kept"]
+        extra = {number: target for number, target in found.items() if number not in kept and "shm" not in target}
+        assert not set(extra.values()) & set(descriptors(tree.supervisor).values()), extra
+        assert not {target for target in extra.values() if "anon_inode" in target or "socket" in target}, extra
+    sockets = [set(filter(lambda target: "socket" in target, descriptors(pid).values())) for pid in tree.pids()]
+    others = set(filter(lambda target: "socket" in target, descriptors(tree.pids("other")[0]).values()))
+    assert len(sockets[0] & sockets[1]) == 1
+    pipes = [set(filter(lambda target: "pipe" in target, descriptors(pid).values())) for pid in tree.pids()]
+    assert not pipes[0] & pipes[1]
+    assert not sockets[0] & others
+
+
+def test_environment_and_folder_are_the_servers(seen: dict[str, Any], tree: Stubs) -> None:
+    """Its own variables, none of the other server's, and nothing that systemd said to the supervisor."""
+    names = set(seen["environment"])
+    assert "MINE" in names
+    assert "OTHER" not in names
+    assert not {name for name in names if name.startswith(("LISTEN_", "WATCHDOG_", "NOTIFY_"))}
+    assert seen["folder"] == seen["path"] == str(tree.folder)
+
+
+def test_the_standard_library_works_as_usual(seen: dict[str, Any]) -> None:
+    """The interpreter's own start method, not daemonic, a stdin that never blocks, a parent that is known."""
+    import multiprocessing
+
+    assert seen["start_method"] == multiprocessing.get_start_method()
+    assert seen["daemon"] is False
+    assert seen["stdin"] == "/dev/null"
+    assert seen["parent_alive"] is True
+
+
+def test_a_sigterm_to_a_worker_is_the_workers_alone(tree: Stubs) -> None:
+    """The supervisor hears nothing of it; the worker is replaced."""
+    victim = tree.pids()[1]
+    os.kill(victim, signal.SIGTERM)
+    eventually(lambda: tree.restarts() == 1, "the replacement")
+    tree.wait_ready()
+    assert "killed by SIGTERM" in tree.text
+    assert "stopping" not in tree.text
+
+
+def test_exit_handlers_run_at_the_end(tree: Stubs) -> None:
+    """The app's atexit, its finalizers, its threads' ends and its daemonic processes, as at any interpreter's end."""
+    for index in range(2):
+        tree.noted(f"daemon.{index}")
+    assert tree.stop() == 0
+    for name in ("atexit", "finalized", "thread"):
+        for index in range(2):
+            assert tree.noted(f"{name}.{index}")
+    for index in range(2):
+        assert not Path(f"/proc/{tree.noted(f'daemon.{index}')}").exists()
+
+
+def test_the_supervisors_exit_handlers_do_not_run_in_a_worker(tmp_path: Path) -> None:
+    """What was registered before the fork belongs to the supervisor."""
+    done = run_python(
+        """
+        import atexit, os, sys
+        from supervisor import hygiene
+        atexit.register(lambda: os.write(1, b"the parent's\\n"))
+        sys.stdout.flush()
+        if os.fork() == 0:
+            hygiene.take_own_exit_handlers()
+            atexit.register(lambda: os.write(1, b"the child's\\n"))
+            hygiene.run_exit_handlers()
+            os._exit(0)
+        os.wait()
+        """
+    )
+    assert done.stdout.splitlines() == ["the child's", "the parent's"]
+
+
+def test_a_worker_whose_supervisor_has_gone_ends_at_once() -> None:
+    """PDEATHSIG does not come for a parent that died before it was set."""
+    done = run_python(
+        """
+        import os
+        from supervisor.linux import die_with_parent
+        if (pid := os.fork()) == 0:
+            die_with_parent(os.getppid() + 1)
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        """
+    )
+    assert done.stdout.strip() == "1", done.stderr
+
+
+SPAWNER = """
+    import json, os, select, socket, sys, threading
+    from pathlib import Path
+    from shmclaims import Segment
+    from supervisor.config import load
+    from supervisor.spawn import spawn
+    from supervisor.worker_spec import WorkerSpec
+    config = load(sys.argv[1])
+    segment = Segment.create({}, max_sessions=100)
+    segment.unlink()
+
+    def start(main):
+        incarnation = segment.ring.register(0, now=0)
+        make = lambda link: WorkerSpec(config, config.servers["app"], "app", 0, incarnation, segment, [], link, ".", 1)
+        return spawn(make, main)
+"""
+
+
+@pytest.fixture
+def spawner_config(tmp_path: Path) -> str:
+    """A config for code that forks workers itself."""
+    service = Stubs(tmp_path)
+    service.write_config()
+    return str(service.config)
+
+
+def test_a_start_reaps_nobody(spawner_config: str) -> None:
+    """Although multiprocess polls its processes at each start, a zombie stays until it is reaped, and leaks nothing."""
+    done = run_python(
+        SPAWNER
+        + """
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        first = start(lambda spec: 7)
+        select.select([first.pidfd], [], [])
+        second = start(lambda spec: 8)
+        assert first.exit_status() == 7
+        assert Path(f"/proc/{first.pid}").exists()
+        first.reap()
+        select.select([second.pidfd], [], [])
+        assert second.exit_status() == 8
+        second.reap()
+        assert not Path(f"/proc/{second.pid}").exists()
+    print(len(os.listdir("/proc/self/fd")) - before)
+    """,
+        spawner_config,
+    )
+    assert done.stdout.strip() == "0", done.stderr
+
+
+def test_a_process_with_two_threads_does_not_fork(spawner_config: str) -> None:
+    """The other thread's locks would stay taken in the child for ever."""
+    done = run_python(
+        SPAWNER
+        + """
+    release = threading.Event()
+    threading.Thread(target=release.wait).start()
+    try:
+        start(lambda spec: 0)
+    except RuntimeError as error:
+        print(error)
+    release.set()
+    """,
+        spawner_config,
+    )
+    assert "found 2 threads, expected 1" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [("return 5", 5), ("raise SystemExit(6)", 6), ("raise ValueError('seen')", 1), ("os._exit(9)", 9)],
+)
+def test_a_workers_exit_status(spawner_config: str, code: str, status: int) -> None:
+    """What its main returns, or what it raises, which is logged."""
+    done = run_python(
+        SPAWNER
+        + f"""
+    import logging
+    logging.basicConfig()
+    def main(spec):
+        {code}
+    child = start(main)
+    select.select([child.pidfd], [], [])
+    print(json.dumps(child.exit_status()))
+    child.reap()
+    """,
+        spawner_config,
+    )
+    assert json.loads(done.stdout) == status, done.stderr
+    assert ("seen" in done.stderr) == ("seen" in code)

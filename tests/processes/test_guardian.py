@@ -1,0 +1,212 @@
+"""The guardian alone, with small functions in the supervisor's place."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from processes.harness import PYTHONPATH, run_python
+from whole.harness import TAG, eventually, tagged
+
+HEAD = """
+import os, signal, subprocess, sys, time
+from supervisor.guardian import FORWARDED, WAITED, guard
+
+def say(text):
+    os.write(1, text.encode() + b"\\n")
+"""
+
+
+class Guarded:
+    """A process that runs `guard`, and its output line by line."""
+
+    def __init__(self, code: str, wrap: tuple[str, ...] = ()) -> None:
+        self.tag = uuid4().hex
+        command = [*wrap, sys.executable, "-c", HEAD + textwrap.dedent(code)]
+        environment = {**os.environ, "PYTHONPATH": PYTHONPATH, TAG: self.tag}
+        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+    def line(self) -> str:
+        """The next line."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def end(self) -> int:
+        """Wait for the end."""
+        return self.process.wait(20)
+
+
+@pytest.fixture
+def guarded() -> Iterator[type[Guarded]]:
+    """Makes guarded processes; nothing of them may be left."""
+    made: list[Guarded] = []
+
+    class Made(Guarded):
+        def __init__(self, code: str, wrap: tuple[str, ...] = ()) -> None:
+            super().__init__(code, wrap)
+            made.append(self)
+
+    yield Made
+    for one in made:
+        one.process.kill()
+        one.process.wait()
+        assert one.process.stdout is not None
+        one.process.stdout.close()
+        left = tagged(one.tag)
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        assert not left
+
+
+@pytest.mark.parametrize("status", [0, 3, 6, 255])
+def test_the_exit_status_is_the_supervisors(status: int) -> None:
+    """Whatever it is."""
+    assert run_python(f"{HEAD}\nsys.exit(guard(lambda guardian: {status}))").returncode == status
+
+
+def test_a_supervisor_that_raises_ends_with_status_1() -> None:
+    """Its traceback is logged, not lost."""
+    done = run_python(f"{HEAD}\nimport logging\nlogging.basicConfig()\nsys.exit(guard(lambda guardian: 1 / 0))")
+    assert done.returncode == 1
+    assert "ZeroDivisionError" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGQUIT", "SIGHUP", "SIGUSR1", "SIGTTIN", "SIGTTOU"])
+def test_signals_are_forwarded_once(guarded: type[Guarded], name: str) -> None:
+    """The supervisor gets each of them, from the guardian."""
+    one = guarded(
+        """
+        def run(guardian):
+            say("up")
+            received = signal.sigwaitinfo(FORWARDED)
+            say(f"{signal.Signals(received.si_signo).name} {received.si_pid == guardian}")
+            say(str(signal.sigtimedwait(FORWARDED, 0)))
+            return 0
+        sys.exit(guard(run))
+        """
+    )
+    assert one.line() == "up"
+    one.process.send_signal(signal.Signals[name])
+    assert one.line() == f"{name} True"
+    assert one.line() == "None"
+    assert one.end() == 0
+
+
+def test_what_a_killed_supervisor_leaves_is_ended(guarded: type[Guarded]) -> None:
+    """Children of all kinds; then the guardian ends with status 1."""
+    one = guarded(
+        """
+        sleep = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
+        def run(guardian):
+            subprocess.Popen(sleep)
+            subprocess.Popen(sleep, start_new_session=True)
+            again = f"import subprocess; subprocess.Popen({sleep!r}, start_new_session=True)"
+            subprocess.run([sys.executable, "-S", "-c", again])
+            say(str(os.getpid()))
+            signal.pause()
+        sys.exit(guard(run))
+        """
+    )
+    supervisor = int(one.line())
+    assert len(tagged(one.tag)) == 5
+    os.kill(supervisor, signal.SIGKILL)
+    assert one.end() == 1
+    assert tagged(one.tag) == {}
+
+
+def test_children_of_whoever_became_the_guardian_are_spared(guarded: type[Guarded]) -> None:
+    """A script may start something and then exec the command: that is none of ours."""
+    one = guarded(
+        """
+        other = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
+        status = guard(lambda guardian: 0)
+        say(str(other.poll()))
+        other.kill()
+        other.wait()
+        sys.exit(status)
+        """
+    )
+    assert one.line() == "None"
+    assert one.end() == 0
+
+
+def test_signals_that_come_too_late_hurt_nobody(guarded: type[Guarded]) -> None:
+    """What is pending at the end was meant for the supervisor; afterwards signals are as they were before."""
+    one = guarded(
+        """
+        def run(guardian):
+            os.kill(guardian, signal.SIGSTOP)
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                os.kill(guardian, number)
+            say("sent")
+            return 5
+        status = guard(run)
+        say(str(not signal.pthread_sigmask(signal.SIG_BLOCK, []) & set(WAITED)))
+        sys.exit(status)
+        """
+    )
+    assert one.line() == "sent"
+
+    def ended() -> bool:
+        pids = Path(f"/proc/{one.process.pid}/task/{one.process.pid}/children").read_text().split()
+        return all(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z" for pid in pids)
+
+    eventually(ended, "the supervisor to end")
+    os.kill(one.process.pid, signal.SIGCONT)
+    assert one.line() == "True"
+    assert one.end() == 5
+
+
+UNSHARE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+needs_namespaces = pytest.mark.skipif(
+    shutil.which("unshare") is None
+    or subprocess.run([*UNSHARE, "true"], capture_output=True, check=False).returncode != 0,
+    reason="making a pid namespace needs root and util-linux",
+)
+
+
+@needs_namespaces
+def test_as_pid_1_unknown_children_are_reaped_and_nothing_else_happens(guarded: type[Guarded]) -> None:
+    """An orphan from elsewhere in the container ends: no zombie stays, the supervisor does not notice."""
+    one = guarded(
+        """
+        def run(guardian):
+            say(f"guardian {guardian}")
+            received = signal.sigwaitinfo(FORWARDED)
+            say(signal.Signals(received.si_signo).name)
+            return 4
+
+        # Somebody else's process: PID 1 inherits its child when it ends.
+        assert os.getpid() == 1
+        orphan = f"import subprocess, sys; subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(0.3)'])"
+        subprocess.run([sys.executable, "-S", "-c", orphan])
+        sys.exit(guard(run))
+        """,
+        UNSHARE,
+    )
+    assert one.line() == "guardian 1"
+    first = next(pid for pid, command in tagged(one.tag).items() if "unshare" not in command and is_first(pid))
+
+    def grandchildren() -> list[str]:
+        pids = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        return [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in pids]
+
+    eventually(lambda: len(grandchildren()) == 1, "the orphan to be reaped")
+    assert grandchildren() == ["S"]
+    os.kill(first, signal.SIGTERM)
+    assert one.line() == "SIGTERM"
+    assert one.end() == 4
+
+
+def is_first(pid: int) -> bool:
+    """Whether a process is number 1 in its own namespace."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(line for line in lines if line.startswith("NSpid")).split()[-1] == "1"
