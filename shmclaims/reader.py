@@ -142,6 +142,11 @@ class SlotReader:
         _, _, first, second = self._place(digest)
         return (first - TAGS_OFFSET) // BUCKET_TAG_BYTES, (second - TAGS_OFFSET) // BUCKET_TAG_BYTES
 
+    def tags_at(self, offset: int) -> list[int]:
+        """The 32 tags of the bucket whose tags begin at a byte offset."""
+        start = offset // TAG_SIZE
+        return self._tags[start : start + BUCKET].tolist()
+
     def count(self) -> tuple[int, int, int]:
         """(live, gone, capacity in sessions). Reads every slot's head: for people, not for requests."""
         live = gone = 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import posix_ipc
 
 from shmclaims.claims import Claim
-from shmclaims.layout import BUCKET, LOW_HALF, OWNER_WORD, SLOT_WORDS
+from shmclaims.layout import BUCKET, BUCKET_TAG_BYTES, LOW_HALF, OWNER_WORD, SLOT_WORDS, TAGS_OFFSET
 
 if TYPE_CHECKING:
     from shmclaims.segment import Segment
@@ -38,7 +38,9 @@ class GoneSweep:
         self._seen: set[int] = set()  # gone incarnations met in this round
 
     def step(self, now: float, *, retention_seconds: float | None, budget: int) -> int:
-        """Look at some slots, and retire the records that have been gone for `retention_seconds` (None: keep all).
+        """Look at some slots; retire the records that have been gone for `retention_seconds` (None: keep all).
+
+        Tags that killed workers left on empty slots are cleared on the way.
 
         Args:
             now: wall seconds
@@ -49,12 +51,11 @@ class GoneSweep:
             how many records were retired
 
         """
-        if retention_seconds is None:
-            return 0
         geometry = self._table.geometry
+        died_before = -1.0 if retention_seconds is None else now - retention_seconds
         count = 0
         for _ in range(min(-(-budget // BUCKET), geometry.slots // BUCKET)):
-            count += self._bucket(self._cursor, now - retention_seconds, now)
+            count += self._bucket(self._cursor, died_before, now)
             self._cursor += 1
             if self._cursor == geometry.slots // BUCKET:
                 self._cursor = 0
@@ -63,16 +64,19 @@ class GoneSweep:
         return count
 
     def _bucket(self, bucket: int, died_before: float, now: float) -> int:
-        words = self._words
-        start = self._table.geometry.slots_word + bucket * BUCKET * SLOT_WORDS
-        due = []
-        for number, control in enumerate(words[start : start + BUCKET * SLOT_WORDS : SLOT_WORDS].tolist()):
+        words, table = self._words, self._table
+        start = table.geometry.slots_word + bucket * BUCKET * SLOT_WORDS
+        controls = words[start : start + BUCKET * SLOT_WORDS : SLOT_WORDS].tolist()
+        due, stale = [], []
+        for number, (control, tag) in enumerate(zip(controls, table.tags_at(TAGS_OFFSET + bucket * BUCKET_TAG_BYTES), strict=True)):
+            slot = start + number * SLOT_WORDS
             if control:
-                slot = start + number * SLOT_WORDS
                 owner = words[slot + OWNER_WORD] & LOW_HALF
                 if not self._ring.is_live(owner) and self._died_at(owner, now) <= died_before:
                     due.append(slot)
-        return self._retire(bucket // self._table.geometry.buckets_a_stripe, due) if due else 0
+            elif tag:
+                stale.append(slot)
+        return self._retire(bucket // table.geometry.buckets_a_stripe, due, stale) if due or stale else 0
 
     def _died_at(self, owner: int, now: float) -> float:
         self._seen.add(owner)
@@ -81,7 +85,7 @@ class GoneSweep:
             self._gone_since[owner] = row.died_at if row is not None else now
         return self._gone_since[owner]
 
-    def _retire(self, stripe: int, due: list[int]) -> int:
+    def _retire(self, stripe: int, due: list[int], stale: list[int]) -> int:
         words, semaphore = self._words, self._stripes.semaphores[stripe]
         if self._stripes.flagged(stripe):
             return 0
@@ -95,6 +99,9 @@ class GoneSweep:
                 if words[slot] and not self._ring.is_live(words[slot + OWNER_WORD] & LOW_HALF):
                     retired.append(self._table.read_slot(slot))
                     words[slot] = 0
+                    self._table.clear_tag(slot)
+            for slot in stale:
+                if not words[slot]:
                     self._table.clear_tag(slot)
         finally:
             semaphore.release()

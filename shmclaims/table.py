@@ -115,22 +115,19 @@ class ClaimTable(SlotReader):
         tag, stripe, first, second = self._place(digest)
         entry = Entry()
         entrance = self._entrance
-        refusal: ClaimError
-        try:
+        try:  # no second `try` inside: the gap between the two would be covered by neither
             entrance.enter(stripe, entry)
-            try:
-                slot, recycled = self._choose(digest, tag, first, second, replace_gone=replace_gone)
-            except ClaimError as error:
-                refusal = error
-            else:
+            choice = self._choose(digest, tag, first, second, replace_gone=replace_gone)
+            if not isinstance(choice, ClaimError):
+                slot, recycled = choice
                 control = self._write(slot, digest, session, user, int(now), entry)
-                entrance.leave(stripe)
-                return Handle(slot, control, stripe, recycled)
             entrance.leave(stripe)
         except BaseException:
             entrance.thrown_out(entry)
             raise
-        raise refusal
+        if isinstance(choice, ClaimError):
+            raise choice
+        return Handle(slot, control, stripe, recycled)
 
     def try_release(self, handle: Handle) -> bool:
         """End a claim. Tries once; raises StripeBusy. False: the slot is no longer the handle's."""
@@ -209,49 +206,49 @@ class ClaimTable(SlotReader):
                 time.sleep(LOCK_PAUSE_SECONDS)
             entry = Entry()
             try:
-                try:
-                    entrance.enter(stripe, entry)
-                except StripeBusy:
-                    continue
-                found: tuple[int, Claim] | TornSlot | None
-                try:
-                    found = self._search(digest, tag, first, second)
-                except TornSlot as torn:
-                    found = torn
+                entrance.enter(stripe, entry)
+                found = self._search_quietly(digest, tag, first, second)
                 entrance.leave(stripe)
+            except StripeBusy:
+                continue
             except BaseException:
                 entrance.thrown_out(entry)
                 raise
-            if isinstance(found, TornSlot):
-                raise DamagedSlot(f"stripe {stripe}: a slot's checksum is wrong while nobody writes it")
+            if isinstance(found, DamagedSlot):
+                raise found
             return None if found is None else found[1]
         raise StripeBusy(f"stripe {stripe}: a slot was seen torn {TORN_READS} times, and the stripe is busy")
 
+    def _search_quietly(
+        self, digest: bytes, tag: bytes, first: int, second: int
+    ) -> tuple[int, Claim] | DamagedSlot | None:
+        """`_search` under the stripe, where errors are returned: an exception would mean to be thrown out of it."""
+        try:
+            return self._search(digest, tag, first, second)
+        except TornSlot:
+            return DamagedSlot("a slot's checksum is wrong under its stripe: something else wrote to the segment")
+
     def _choose(
         self, digest: bytes, tag: bytes, first: int, second: int, *, replace_gone: bool
-    ) -> tuple[int, Claim | None]:
-        """(word of the slot to write, gone record that is overwritten); under the stripe."""
-        try:
-            found = self._search(digest, tag, first, second)
-        except TornSlot:
-            raise DamagedSlot("a slot's checksum is wrong under its stripe") from None
+    ) -> tuple[int, Claim | None] | ClaimError:
+        """(word of the slot to write, gone record that is overwritten), or why not; under the stripe."""
+        found = self._search_quietly(digest, tag, first, second)
+        if isinstance(found, DamagedSlot):
+            return found
         if found is not None:
             if found[1].state is ClaimState.LIVE:
-                raise AlreadyClaimed(found[1])
-            if not replace_gone:
-                raise ClaimGone(found[1])
-            return found
-        words, tags_at = self._words, self._tags
-        tags = [tags_at[start // TAG_SIZE : start // TAG_SIZE + BUCKET].tolist() for start in (first, second)]
+                return AlreadyClaimed(found[1])
+            return found if replace_gone else ClaimGone(found[1])
+        tags = [self.tags_at(start) for start in (first, second)]
         free = [column.count(0) for column in tags]
         emptier = 0 if free[0] >= free[1] else 1
         if free[emptier]:
             slot = self._slot_of((first, second)[emptier], tags[emptier].index(0))
-            if not words[slot]:
+            if not self._words[slot]:
                 return slot, None
         return self._choose_crowded(first, second)
 
-    def _choose_crowded(self, first: int, second: int) -> tuple[int, Claim | None]:
+    def _choose_crowded(self, first: int, second: int) -> tuple[int, Claim | None] | ClaimError:
         """No tag is 0: a slot whose tag a killed worker left behind, else the gone one that was used least recently."""
         words = self._words
         oldest: tuple[int, int] | None = None
@@ -264,12 +261,9 @@ class ClaimTable(SlotReader):
                     candidate = words[slot + USED_WORD], slot
                     oldest = candidate if oldest is None else min(oldest, candidate)
         if oldest is None:
-            raise TableFull(f"both buckets are full: found {2 * BUCKET} live claims, capacity {self.capacity} sessions")
-        try:
-            found = self._read(oldest[1] * 8)
-        except TornSlot:
-            raise DamagedSlot("a slot's checksum is wrong under its stripe") from None
-        return oldest[1], found[1] if found else None
+            return TableFull(f"two full buckets: found {2 * BUCKET} live claims, capacity {self.capacity} sessions")
+        record = self.read_slot(oldest[1])
+        return oldest[1], None if record is None else record[1]
 
     def _write(self, slot: int, digest: bytes, session: bytes, user: int, now: int, entry: Entry) -> int:
         """Fill the slot and publish it; returns its control word. Under the stripe."""
