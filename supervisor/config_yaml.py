@@ -78,7 +78,7 @@ class _Loader(yaml.SafeLoader):
     def resolve(self, kind: type[yaml.Node], value: str, implicit: Any) -> str:
         if kind is yaml.ScalarNode and implicit[0]:
             return _PLAIN
-        return super().resolve(kind, value, implicit)  # type: ignore[no-any-return]
+        return str(super().resolve(kind, value, implicit))  # type: ignore[no-untyped-call]
 
 
 def parse(text: str, environment: Mapping[str, str]) -> Document:

@@ -72,7 +72,7 @@ class ShmError(SupervisorError):
     exit_code = EXIT_SHARED_MEMORY
 
 
-class NotRunning(SupervisorError):  # noqa: N818 - a state of the world, named as the exit status is
+class NotRunning(SupervisorError):
     """There is no supervisor, nor what one left behind, where the config says."""
 
     exit_code = EXIT_NOT_RUNNING
