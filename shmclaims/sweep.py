@@ -68,7 +68,9 @@ class GoneSweep:
         start = table.geometry.slots_word + bucket * BUCKET * SLOT_WORDS
         controls = words[start : start + BUCKET * SLOT_WORDS : SLOT_WORDS].tolist()
         due, stale = [], []
-        for number, (control, tag) in enumerate(zip(controls, table.tags_at(TAGS_OFFSET + bucket * BUCKET_TAG_BYTES), strict=True)):
+        for number, (control, tag) in enumerate(
+            zip(controls, table.tags_at(TAGS_OFFSET + bucket * BUCKET_TAG_BYTES), strict=True)
+        ):
             slot = start + number * SLOT_WORDS
             if control:
                 owner = words[slot + OWNER_WORD] & LOW_HALF

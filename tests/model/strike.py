@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, FunctionType
-from typing import Any
+from typing import Any, Self
 
 import shmclaims
 
@@ -33,7 +33,7 @@ class Strike:
         self.blow = blow
         self.seen = 0
 
-    def __enter__(self) -> Strike:
+    def __enter__(self) -> Self:
         if sys.version_info >= (3, 12):
             monitoring = sys.monitoring
             monitoring.use_tool_id(TOOL, "strike")

@@ -189,7 +189,7 @@ def strike_everywhere(ground: Ground, case: Case, *, alone: bool) -> tuple[int, 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_killed_alone(herd: Herd, case: Case) -> None:
-    """Every bytecode is a kill point; what is found goes through the repair table's rows in order, and each is repaired."""
+    """Every bytecode is a kill point; what is found are the repair table's rows in order, and each is repaired."""
     points, states = strike_everywhere(Ground(herd), case, alone=True)
     assert points >= case.points
     assert states == case.states

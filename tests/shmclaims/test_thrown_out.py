@@ -136,7 +136,7 @@ def test_a_second_exception_while_the_first_is_handled(herd: Herd, extra: int) -
 
 
 def test_a_handler_that_comes_back_to_the_table(herd: Herd) -> None:
-    """A handler or finalizer that claims while its own process is inside is told that the stripe is busy; no dead-lock."""
+    """A handler or finalizer that claims while its own process is inside is told so; no dead-lock."""
     table = herd.segment.table
     herd.play(herd.register())
     told: list[bool] = []
