@@ -115,7 +115,7 @@ class Fleet:
             case events.WorkerDied():
                 return server.died(event, now)
             case events.StripeHeld(seconds=seconds):
-                reason = f"has been inside a stripe of the table that has to be repaired for {seconds:.0f} s"
+                reason = f"has been inside a stripe of the table that has to be repaired for {seconds:g} s"
                 return server.condemn(event.worker, reason)
             case events.WorkerReaped():
                 return []

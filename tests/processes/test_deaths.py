@@ -126,12 +126,12 @@ def test_a_stripe_of_the_dead_is_repaired(stubs: Make) -> None:
     take = """
         if spec.incarnation == 1:
             from shmclaims.layout import Row, row_word
-            spec.segment.words[row_word(1) + Row.INTENT] = 3 + 1
-            spec.segment.stripes.semaphores[3].acquire()
+            spec.segment.words[row_word(1) + Row.INTENT] = 1  # stripe 0
+            spec.segment.stripes.semaphores[0].acquire()
             os.kill(os.getpid(), 9)
-        spec.segment.stripes.semaphores[3].acquire()
+        spec.segment.stripes.semaphores[0].acquire()
         note("taken", spec.incarnation)
-        spec.segment.stripes.semaphores[3].release()
+        spec.segment.stripes.semaphores[0].release()
     """
     service = stubs(workers=1, env={"STUB_READY": "import os\n" + dedented(take)}).start(ready=False)
     assert service.noted("taken") > 1
@@ -144,7 +144,7 @@ def test_a_stopped_holder_of_a_stripe_is_killed_in_time(stubs: Make) -> None:
     take = """
         from shmclaims.layout import Row, row_word
         if spec.incarnation <= 2:
-            spec.segment.words[row_word(spec.incarnation) + Row.INTENT] = 3 + 1
+            spec.segment.words[row_word(spec.incarnation) + Row.INTENT] = 1  # stripe 0
             note(f"inside.{spec.incarnation}", os.getpid())
     """
     service = stubs(

@@ -186,7 +186,8 @@ def test_as_pid_1_unknown_children_are_reaped_and_nothing_else_happens(guarded: 
 
         # Somebody else's process: PID 1 inherits its child when it ends.
         assert os.getpid() == 1
-        orphan = f"import subprocess, sys; subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(0.3)'])"
+        sleep = "[sys.executable, '-S', '-c', 'import time; time.sleep(0.3)']"
+        orphan = f"import subprocess, sys; subprocess.Popen({sleep})"
         subprocess.run([sys.executable, "-S", "-c", orphan])
         sys.exit(guard(run))
         """,
