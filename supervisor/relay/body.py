@@ -22,11 +22,12 @@ class BodyReplay:
     One reader at a time.
     """
 
-    __slots__ = ("_kept", "_left", "_receive", "_started", "_whole")
+    __slots__ = ("_kept", "_left", "_receive", "_started", "_untouched", "_whole")
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self._kept: list[bytes] = []
+        self._untouched = True  # nothing has been asked for
         self._whole = False  # the last chunk has been read
         self._left = False  # http.disconnect has been read
         self._started: _Started | None = None  # a read that `ready` began and that waits
@@ -71,30 +72,32 @@ class BodyReplay:
             self._kept = [b"".join(self._kept)]
         return self._kept[0]
 
-    def ready(self) -> None:
-        """Read one message if it is there already, without waiting; most bodies are, right behind their head.
+    def ready(self, limit: int) -> bytes | None:
+        """The whole body, if it has been read or is there already, and has no more than `limit` bytes; it stays kept.
 
-        Called on a body of which nothing has been read.
+        Most bodies are there, right behind their head: nothing is waited for.
         """
-        if self._kept or self._whole or self._left or self._started is not None:
-            return
-        steps = self._receive().__await__()
-        try:
-            waits_for = next(steps)
-        except StopIteration as done:
-            message = self._note(done.value)
-            if message["type"] == "http.request":
-                self._kept.append(message.get("body", b""))
-        else:
+        if self._untouched:
+            self._untouched = False
+            steps = self._receive().__await__()
+            try:
+                waits_for = next(steps)
+            except StopIteration as done:
+                message = done.value
+                if message["type"] == "http.disconnect":
+                    self._left = True
+                    return None
+                data: bytes = message.get("body", b"")
+                self._kept.append(data)
+                if message.get("more_body", False):
+                    return None
+                self._whole = True
+                return data if len(data) <= limit else None
             self._started = _Started(steps, waits_for)
-
-    def inline(self, limit: int) -> bytes | None:
-        """The whole body, if it has been read and has no more than `limit` bytes; it stays kept."""
+            return None
         if not self._whole:
             return None
         kept = self._kept
-        if not kept:
-            return b""
         data = kept[0] if len(kept) == 1 else b"".join(kept)
         return data if len(data) <= limit else None
 
@@ -108,6 +111,7 @@ class BodyReplay:
             await self._read()
 
     async def _read(self) -> Message:
+        self._untouched = False
         started, self._started = self._started, None
         return self._note(await (started or self._receive()))
 

@@ -7,33 +7,36 @@ import logging
 from typing import TYPE_CHECKING
 
 from supervisor.relay import unix
-from supervisor.relay.frames import Ack, Body, Frame, FrameReader, Open, ProtocolError, body_word, encode
-from supervisor.relay.outbox import Outbox
+from supervisor.relay.frames import Ack, Frame, FrameReader, Last, Open, Piece, ProtocolError, encode
+from supervisor.relay.reply import Reply
+from supervisor.relay.upload import Upload
 
 if TYPE_CHECKING:
     from supervisor.relay.server import RelayServer
-    from supervisor.relay.serving import Serving
 
 logger = logging.getLogger("supervisor.relay")
 
 
 class Channel(asyncio.Protocol):
-    """One request at a time; the next one may come when the reply is complete, though the app may still run."""
+    """One request at a time; the next one may come when the reply is complete, though the app may still run.
+
+    writable  None: the acceptor takes what is sent. Set when it does again, or when it is gone
+    """
 
     def __init__(self, server: RelayServer, loop: asyncio.AbstractEventLoop) -> None:
-        self.outbox = Outbox(loop, self.write)
+        self.loop = loop
+        self.lost = False
+        self.writable: asyncio.Event | None = None
         self._server = server
         self._feed = FrameReader().feed
         self._transport: asyncio.Transport
-        self._serving: Serving | None = None  # the request whose reply is not complete
+        self._reply: Reply | None = None  # of the request that is not answered yet
+        self._upload: Upload | None = None
         self._uploading = False  # its body, or that of the one before it, is not complete
-        self._receiver: Serving | None = None  # who gets that body
-        self._writable: asyncio.Event | None = None
         self._reading_paused = False
-        self.lost = False
 
     def __repr__(self) -> str:
-        state = "lost" if self.lost else "idle" if self._serving is None else "busy"
+        state = "lost" if self.lost else "idle" if self._reply is None else "busy"
         return f"<Channel {state} uploading={self._uploading} paused={self._reading_paused}>"
 
     # asyncio.Protocol
@@ -54,7 +57,7 @@ class Channel(asyncio.Protocol):
                 if type(frame) is Open:
                     self._open(frame)
                 else:
-                    self._upload(frame)
+                    self._take(frame)
         except ProtocolError as error:
             logger.error("relay: an acceptor broke the protocol: %s", error)
             self.abort()
@@ -62,26 +65,27 @@ class Channel(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self.lost = True
         self._server.channels.discard(self)
-        if self._writable is not None:
-            self._writable.set()
-        for serving in (self._serving, self._receiver):
-            if serving is not None:
-                serving.disconnect()
+        if self.writable is None:
+            self.writable = asyncio.Event()
+        self.writable.set()
+        if self._reply is not None:
+            self._reply.disconnected = True
+        if self._upload is not None:
+            self._upload.end()
 
     def pause_writing(self) -> None:
-        self._writable = asyncio.Event()
+        self.writable = asyncio.Event()
 
     def resume_writing(self) -> None:
-        if self._writable is not None:
-            self._writable.set()
-            self._writable = None
+        if self.writable is not None:
+            self.writable.set()
+            self.writable = None
 
     # for the request that is being served
 
     def refuse(self, ack: Ack) -> None:
         """Refuse the request; the connection is ready for another one."""
-        self._serving = None
-        self._receiver = None
+        self._reply = self._upload = None
         self._uploading = False
         self.write(encode(ack))
 
@@ -90,26 +94,24 @@ class Channel(asyncio.Protocol):
         if not self.lost:
             self._transport.write(data)
 
-    def write_chunk(self, data: memoryview, *, more: bool) -> None:
-        """Send a large piece of the reply's body now, without a copy."""
+    def write_two(self, word: bytes, data: memoryview) -> None:
+        """Send now, without a copy."""
         if not self.lost:
-            self._transport.writelines((body_word(len(data), more=more), data))
+            self._transport.writelines((word, data))
 
     def done(self) -> None:
         """The reply is complete: the acceptor may send another request."""
-        self._serving = None
+        self._reply = None
+        if self._upload is not None:
+            self._upload.end()
+            self._upload = None
         if self._reading_paused:
             self.resume_reading()
 
-    @property
-    def blocked(self) -> bool:
-        """The acceptor does not take what was sent."""
-        return self._writable is not None
-
     async def drain(self) -> None:
-        """Wait until it does."""
-        if self._writable is not None and not self.lost:
-            await self._writable.wait()
+        """Wait until `writable`."""
+        if self.writable is not None:
+            await self.writable.wait()
 
     def pause_reading(self) -> None:
         """Leave the rest of the body with the acceptor."""
@@ -130,26 +132,28 @@ class Channel(asyncio.Protocol):
 
     def close(self) -> None:
         """End the connection, with the word that a request which runs here was taken: nobody may run it again."""
-        if self._serving is not None:
-            self._serving.own_up()
+        if self._reply is not None:
+            self._reply.own_up()
         if not self.lost:
             self._transport.close()
 
     def _open(self, request: Open) -> None:
-        if self._serving is not None or self._uploading:
+        if self._reply is not None or self._uploading:
             raise ProtocolError("Open on a connection whose request is not complete")
+        server = self._server
+        if request.incarnation != server.incarnation or request.scope.type != "http":
+            self.write(encode(server.refusal(request)))
+            return
+        self._reply = reply = Reply(self)
+        self._upload = upload = Upload(self, reply, request)
         self._uploading = request.more_body
-        self._serving = self._receiver = self._server.opened(self, request)
-        if self._serving is None:
-            self._uploading = False
+        server.serve(request, reply, upload)
 
-    def _upload(self, frame: Frame) -> None:
-        if type(frame) is not Body:
-            raise ProtocolError(f"{frame!r} from an acceptor, which sends Open and Body only")
+    def _take(self, frame: Frame) -> None:
+        if type(frame) is not Piece and type(frame) is not Last:
+            raise ProtocolError(f"{frame!r} from an acceptor, which sends Open and bodies only")
         if not self._uploading:
             raise ProtocolError(f"{len(frame.data)} bytes of a body that is complete")
-        self._uploading = frame.more
-        if self._receiver is not None:
-            self._receiver.feed(frame.data, more=frame.more)
-            if not frame.more:
-                self._receiver = None
+        self._uploading = more = type(frame) is Piece
+        if self._upload is not None:
+            self._upload.feed(frame.data, more=more)

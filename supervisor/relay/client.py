@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import logging
-import random
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from typing import Any
 
-from supervisor.relay import unix
+from supervisor.relay.attempts import Attempts
 from supervisor.relay.body import BodyReplay
-from supervisor.relay.exchange import BROKEN_OFF, Exchange, Send
-from supervisor.relay.frames import INLINE_BODY, Open, ProtocolError, encode
+from supervisor.relay.exchange import BROKEN_OFF, COMPLETE, Send
+from supervisor.relay.frames import INLINE_BODY, Head, Open, ProtocolError, Scope, encode
 from supervisor.relay.outcomes import (
     Draining,
     Gone,
@@ -42,16 +40,12 @@ __all__ = [
     "Unreachable",
 ]
 
-logger = logging.getLogger("supervisor.relay")
-
 # How long an owner that cannot be reached is looked at before it counts as unreachable.
 REACH_SECONDS = 2.0
-FIRST_PAUSE_SECONDS = 0.002
-LONGEST_PAUSE_SECONDS = 0.1
-# A connection that was not used for so long (to twice as long) is closed.
-IDLE_SECONDS = 30.0
+# How often the connections that were not needed meanwhile are closed.
+TRIM_SECONDS = 30.0
 
-EXHAUSTED = (errno.EMFILE, errno.ENFILE)
+DEATHS = (Gone, OwnerLost)
 
 # Extensions that need nothing but messages passed on as they are.
 EXTENSIONS = ("http.response.trailers", "http.response.early_hint")
@@ -108,57 +102,49 @@ class RelayClient:
         http.disconnect.
         """
         headers = scope["headers"] if order.headers is None else order.headers
-        holds = False
-        for name, value in headers:
-            if name == b"expect" and value.lower() == b"100-continue":
-                holds = not body.complete
-        if not holds:
-            body.ready()
-        if body.left:
-            return BROKEN_OFF
-        inline = body.inline(INLINE_BODY)
+        if body.complete or b"expect" not in dict(headers):
+            holds = False
+            inline = body.ready(INLINE_BODY)
+            if body.left:
+                return BROKEN_OFF
+        else:
+            holds = _waits_for_continue(headers)
+            inline = None if holds else body.ready(INLINE_BODY)
         try:
             opened = encode(_open(order, scope, headers, inline, holds))
         except ProtocolError as error:
             return Unreachable(str(error))
         peer = self._peers.get(order.owner) or self._meet(order.owner)
-        # The owner says when it takes the request, or nobody waits for that and it may have begun to run unsaid.
-        unsaid = inline is not None and order.mode == "owned"
-        deadline = 0.0
-        pause = FIRST_PAUSE_SECONDS
-        while True:
-            exchange = None
-            link = peer.take()
-            if link is None:
-                try:
-                    link = await peer.connect()
-                except unix.ForeignPeer as error:
-                    logger.error("relay: %s", error)
-                    return Unreachable(str(error))
-                except OSError as error:
-                    if error.errno in EXHAUSTED:
-                        return Overloaded()
-                    failure = f"cannot connect: {error.strerror or error}"
-            if link is not None:
-                exchange = Exchange(link, body, send, inline is not None, holds)
-                try:
-                    outcome = await exchange.run(opened)
-                finally:
-                    peer.give(link, clean=exchange.ended and exchange.uploaded)
-                if outcome is not None:
-                    return outcome
-                if exchange.taken:
-                    return await self._lost(peer, order.owner)
-                failure = "the connection ended before the owner answered"
-            if peer.dead():
-                self._forget(order.owner)
-                return OwnerLost(started=False) if exchange is not None and unsaid else Gone()
-            now = self._loop.time()
-            deadline = deadline or now + self._reach_seconds
-            if now >= deadline:
-                return Unreachable(f"{failure}, for {self._reach_seconds:g} s, though it lives")
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        link = peer.take()
+        if link is not None:
+            link.transport.write(opened)
+            try:
+                await link.arrival()
+            except BaseException:
+                link.abort()
+                raise
+            frames = link.frames
+            if len(frames) == 1 and inline is not None:
+                head = frames[0]
+                if type(head) is Head and head.body is not None and not head.trailers:  # nearly every reply
+                    frames.clear()
+                    peer.give(link)
+                    await send({"type": "http.response.start", "status": head.status, "headers": head.headers})
+                    await send({"type": "http.response.body", "body": head.body, "more_body": False})
+                    return COMPLETE
+        outcome = await Attempts(
+            peer,
+            opened,
+            body,
+            send,
+            whole=inline is not None,
+            placed=order.mode == "placed",
+            holds=holds,
+            reach_seconds=self._reach_seconds,
+        ).run(link)
+        if type(outcome) in DEATHS and peer.dead():
+            self._forget(order.owner)
+        return outcome
 
     async def close(self) -> None:
         """Close the connections that have no request; the others close at their requests' ends."""
@@ -167,19 +153,6 @@ class RelayClient:
             self._trimmer = None
         for incarnation in list(self._peers):
             self._forget(incarnation)
-
-    async def _lost(self, peer: Peer, owner: int) -> Outcome:
-        """The owner had taken the request, and its connection is gone; at an exit that is seen before the exit is."""
-        deadline = self._loop.time() + self._reach_seconds
-        pause = FIRST_PAUSE_SECONDS
-        while not peer.dead():
-            if self._loop.time() >= deadline:
-                logger.error("relay: worker %d took a request and closed its connection, but it lives", owner)
-                return BROKEN_OFF
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-        self._forget(owner)
-        return OwnerLost(started=False)
 
     def _meet(self, owner: int) -> Peer:
         peer = Peer(
@@ -191,7 +164,7 @@ class RelayClient:
         )
         self._peers[owner] = peer
         if self._trimmer is None:
-            self._trimmer = self._loop.call_later(IDLE_SECONDS, self._trim)
+            self._trimmer = self._loop.call_later(TRIM_SECONDS, self._trim)
         return peer
 
     def _forget(self, owner: int) -> None:
@@ -204,31 +177,34 @@ class RelayClient:
             peer.trim()
             if not peer.busy and peer.dead():
                 self._forget(owner)
-        self._trimmer = self._loop.call_later(IDLE_SECONDS, self._trim) if self._peers else None
+        self._trimmer = self._loop.call_later(TRIM_SECONDS, self._trim) if self._peers else None
+
+
+def _waits_for_continue(headers: Any) -> bool:
+    return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
+
+
+_of_scope = itemgetter(*Scope.__struct_fields__)
+_OPTIONAL = {"method": "", "scheme": "http", "raw_path": None, "root_path": "", "client": None, "server": None}
 
 
 def _open(order: Order, scope: Mapping[str, Any], headers: Any, inline: bytes | None, holds: bool) -> Open:
-    asgi = scope["asgi"]
-    offered = scope.get("extensions")
+    try:
+        values = _of_scope(scope)
+    except KeyError:
+        values = _of_scope({**_OPTIONAL, **scope})
+    extensions = scope.get("extensions")
+    if extensions is not None:
+        extensions = [name for name in EXTENSIONS if name in extensions]
     return Open(
         order.owner,
         order.mode,
         order.session,
         order.flags,
-        scope["type"],
-        scope["http_version"],
-        scope["method"],
-        scope.get("scheme", "http"),
-        scope["path"],
-        scope.get("raw_path"),
-        scope["query_string"],
-        scope.get("root_path", ""),
+        Scope(*values),
         headers if type(headers) is list else list(headers),
-        scope.get("client"),
-        scope.get("server"),
-        (asgi["version"], asgi.get("spec_version", "2.0")),
-        b"" if inline is None else inline,
+        inline or b"",
         inline is None,
         holds,
-        None if offered is None else [name for name in EXTENSIONS if name in offered],
+        extensions,
     )

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from supervisor.relay.body import BodyReplay
-from supervisor.relay.frames import Ack, Body, Frame, Head, Message, Signal, Verdict
+from supervisor.relay.frames import Ack, Frame, Head, Last, Message, Piece, Signal, Verdict
 from supervisor.relay.link import Link
 from supervisor.relay.outcomes import Draining, Gone, NotOwner, Outcome, OwnerLost, Refused, Taken
 
@@ -29,7 +29,7 @@ ERROR_HEADERS = (
 
 
 class Exchange:
-    """`run` it once.
+    """What comes after Open, where it is more than one small reply; `run` it once.
 
     uploaded  nothing of the body is left to send; at first: the whole body travels in Open
     taken     the owner has said that it takes the request
@@ -63,10 +63,9 @@ class Exchange:
         self.taken = False
         self.ended = False
 
-    async def run(self, opened: bytes) -> Outcome | None:
+    async def run(self) -> Outcome | None:
         """The outcome; None: the connection was lost before the reply began, and the client is still there."""
         link = self._link
-        link.transport.write(opened)
         try:
             while True:
                 frames = link.frames
@@ -87,14 +86,16 @@ class Exchange:
         """Pass on what has come at once; the pieces of a body among it leave as one."""
         pieces: list[bytes] = []
         for frame in frames:
-            if type(frame) is Body:
+            if type(frame) is Piece:
                 pieces.append(frame.data)
-                if not frame.more:
-                    self.ended = not self._trailers
-                    await self._send({"type": "http.response.body", "body": b"".join(pieces), "more_body": False})
-                    if self.ended:
-                        return COMPLETE
-                    pieces.clear()
+                continue
+            if type(frame) is Last:
+                pieces.append(frame.data)
+                self.ended = not self._trailers
+                await self._send({"type": "http.response.body", "body": b"".join(pieces), "more_body": False})
+                if self.ended:
+                    return COMPLETE
+                pieces.clear()
                 continue
             if pieces:
                 await self._send({"type": "http.response.body", "body": b"".join(pieces), "more_body": True})
@@ -115,6 +116,11 @@ class Exchange:
             if frame.trailers:
                 start["trailers"] = True
             await self._send(start)
+            if frame.body is not None:
+                self.ended = not self._trailers
+                await self._send({"type": "http.response.body", "body": frame.body, "more_body": False})
+                if self.ended:
+                    return COMPLETE
         elif frame is Signal.TAKEN:
             self.taken = True
             if self.uploaded:

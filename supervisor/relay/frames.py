@@ -1,20 +1,20 @@
 """The relay's frames, without any I/O: what two workers say to each other over a private Unix socket.
 
-    word (4 bytes, little endian)      payload
-    vvvvkkkk llllllll llllllll llllllll  l bytes: MessagePack for structs, the raw bytes for bodies, nothing for signals
+    word (5 bytes)                        payload
+    length (4, little endian)  vvvvkkkk   MessagePack for structs, the raw bytes for bodies, nothing for signals
 
 The version stands in every word, so that a worker of another release is refused at its first frame. Bodies are raw:
 the reader hands on what has come of one without waiting for the rest, so that a large body is neither held nor
 joined, whatever sizes the socket delivers. Structs are held until they are complete, in pieces that are joined once.
 
-acceptor -> owner   Open, then for a body that did not fit into it Body ... Body(more=False)
-owner -> acceptor   Ack (refusals) or TAKEN, then Head, Body ... Body(more=False), with Message where the app sends
-                    something else. READS: the app waits for its client, for a body that is held back until then or
+acceptor -> owner   Open, then for a body that did not fit into it Piece ... Last
+owner -> acceptor   Ack (refusals) or TAKEN, then Head, Piece ... Last, with Message where the app sends something else.
+                    READS: the app waits for its client, for a body that is held back until then or
                     for the disconnect. FAILED: the app ended without a whole reply
 
 TAKEN is left out where nobody waits for it: a whole request of a session that the owner has. Any other answer says it
 too, and an owner that closes such a connection says it first. Nothing but Open is sent before TAKEN, so a refused
-connection is clean for the next request. A WebSocket needs no more than kinds of its own: `Open.type` names it, and
+connection is clean for the next request. A WebSocket needs no more than kinds of its own: `Scope.type` names it, and
 kinds 9 to 15 are free.
 """
 
@@ -30,11 +30,10 @@ import msgspec
 VERSION: Final = 1
 # The payload of a struct may be so large: far above any server's limit on heads, far below what hurts.
 MAX_STRUCT: Final = 1 << 20
-# A request body up to this size travels inside Open, in the same write.
+# A request's body up to this size travels inside Open, a reply's inside Head.
 INLINE_BODY: Final = 64 * 1024
 # Bodies are cut into frames of this size: a writer looks at the back-pressure between two of them.
 CHUNK: Final = 256 * 1024
-MAX_BODY: Final = (1 << 24) - 1
 
 HeaderList = list[tuple[bytes, bytes]]
 
@@ -53,6 +52,22 @@ class Verdict(enum.IntEnum):
     REFUSED = 4
 
 
+class Scope(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What an ASGI scope says about a request, under the scope's own names; headers and extensions are in Open."""
+
+    type: Literal["http", "websocket"]
+    http_version: str
+    method: str
+    scheme: str
+    path: str
+    raw_path: bytes | None
+    query_string: bytes
+    root_path: str
+    client: tuple[str, int | None] | None
+    server: tuple[str, int | None] | None
+    asgi: dict[str, str]
+
+
 class Open(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A request: whom it is for, its scope, and its body as far as it travels along.
 
@@ -68,18 +83,8 @@ class Open(msgspec.Struct, array_like=True, frozen=True, gc=False):
     mode: Literal["owned", "placed"]
     session: str | None
     flags: int
-    type: Literal["http", "websocket"]
-    http_version: str
-    method: str
-    scheme: str
-    path: str
-    raw_path: bytes | None
-    query_string: bytes
-    root_path: str
+    scope: Scope
     headers: HeaderList
-    client: tuple[str, int | None] | None
-    server: tuple[str, int | None] | None
-    asgi: tuple[str, str]
     body: bytes = b""
     more_body: bool = False
     holds_body: bool = False
@@ -121,11 +126,13 @@ Ack.GONE = Ack(Verdict.GONE)
 class Head(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A reply's head, as the app sent it but for hop-by-hop headers.
 
+    body      the whole body; None: it follows
     trailers  after the body trailers follow, in Message
     """
 
     status: int
     headers: HeaderList
+    body: bytes | None = None
     trailers: bool = False
 
 
@@ -135,11 +142,16 @@ class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):
     content: dict[str, Any]
 
 
-class Body(msgspec.Struct, frozen=True, gc=False):
-    """Bytes of a body as they have come; frames and pieces do not correspond. The last one has more=False."""
+class Piece(msgspec.Struct, frozen=True, gc=False):
+    """Bytes of a body that goes on, as they have come: frames and pieces do not correspond."""
 
     data: bytes
-    more: bool
+
+
+class Last(msgspec.Struct, frozen=True, gc=False):
+    """The last bytes of a body; maybe none."""
+
+    data: bytes
 
 
 class Signal(enum.Enum):
@@ -150,27 +162,37 @@ class Signal(enum.Enum):
     READS = 5
 
 
-Frame = Open | Ack | Head | Message | Body | Signal
+Frame = Open | Ack | Head | Message | Piece | Last | Signal
 
-_OPEN, _ACK, _HEAD, _MESSAGE, _BODY, _LAST = 1, 2, 6, 7, 8, 0
-_WORD = struct.Struct("<I")
+_OPEN, _ACK, _HEAD, _MESSAGE, _PIECE, _LAST = 1, 2, 6, 7, 8, 0
+_WORD = struct.Struct("<IB")
 _pack = _WORD.pack
 _unpack = _WORD.unpack_from
-_VERSION = VERSION << 28
-_LENGTH = (1 << 24) - 1
 _encode = msgspec.msgpack.Encoder().encode
-_DECODE: dict[int, Callable[[bytes], Open | Ack | Head | Message]] = {
-    _OPEN: msgspec.msgpack.Decoder(Open).decode,
-    _ACK: msgspec.msgpack.Decoder(Ack).decode,
-    _HEAD: msgspec.msgpack.Decoder(Head).decode,
-    _MESSAGE: msgspec.msgpack.Decoder(Message).decode,
-}
-_KIND = {Open: _OPEN, Ack: _ACK, Head: _HEAD, Message: _MESSAGE}
-_SIGNALS = {signal.value: signal for signal in Signal}
 
-TAKEN: Final = _pack(_VERSION | Signal.TAKEN.value << 24)
-FAILED: Final = _pack(_VERSION | Signal.FAILED.value << 24)
-READS: Final = _pack(_VERSION | Signal.READS.value << 24)
+
+def _mark(kind: int) -> int:
+    return VERSION << 4 | kind
+
+
+# By the word's last byte: version and kind in one look.
+_DECODE: dict[int, Callable[[bytes], Frame]] = {
+    _mark(_OPEN): msgspec.msgpack.Decoder(Open).decode,
+    _mark(_ACK): msgspec.msgpack.Decoder(Ack).decode,
+    _mark(_HEAD): msgspec.msgpack.Decoder(Head).decode,
+    _mark(_MESSAGE): msgspec.msgpack.Decoder(Message).decode,
+    _mark(_PIECE): Piece,
+    _mark(_LAST): Last,
+    **{_mark(signal.value): {b"": signal}.__getitem__ for signal in Signal},
+}
+_BODIES = (_mark(_PIECE), _mark(_LAST))
+_MARKS: dict[type, int] = {Open: _mark(_OPEN), Ack: _mark(_ACK), Head: _mark(_HEAD), Message: _mark(_MESSAGE)}
+_PIECE_MARK = _mark(_PIECE)
+_LAST_MARK = _mark(_LAST)
+
+TAKEN: Final = _pack(0, _mark(Signal.TAKEN.value))
+FAILED: Final = _pack(0, _mark(Signal.FAILED.value))
+READS: Final = _pack(0, _mark(Signal.READS.value))
 
 
 def encode(frame: Open | Ack | Head | Message) -> bytes:
@@ -184,27 +206,32 @@ def encode(frame: Open | Ack | Head | Message) -> bytes:
     payload = _encode(frame)
     size = len(payload)
     if size > MAX_STRUCT:
-        name = type(frame).__name__
-        raise ProtocolError(f"{name} of {size} bytes; a relayed head may have {MAX_STRUCT}")
-    return _pack(_VERSION | _KIND[type(frame)] << 24 | size) + payload
+        raise ProtocolError(f"{type(frame).__name__} of {size} bytes; it may have {MAX_STRUCT}")
+    return _pack(size, _MARKS[type(frame)]) + payload
 
 
-def body_word(size: int, *, more: bool) -> bytes:
-    """The word that goes before `size` (at most MAX_BODY) raw bytes of a body."""
-    return _pack(_VERSION | (_BODY if more else _LAST) << 24 | size)
+def piece_word(size: int) -> bytes:
+    """The word before `size` bytes of a body that goes on."""
+    return _pack(size, _PIECE_MARK)
+
+
+def last_word(size: int) -> bytes:
+    """The word before the last `size` bytes of a body."""
+    return _pack(size, _LAST_MARK)
 
 
 class FrameReader:
     """Takes bytes as they come and gives frames; keeps no more than one incomplete struct."""
 
-    __slots__ = ("_held", "_held_size", "_left", "_more", "_wanted")
+    __slots__ = ("_held", "_held_size", "_last", "_left", "_unfinished", "_wanted")
 
     def __init__(self) -> None:
+        self._unfinished = False  # something is held, or a body is under way
         self._held: list[bytes] = []  # pieces of an incomplete word or struct
         self._held_size = 0
-        self._wanted = 4  # with as many bytes held there is something to decode
-        self._left = 0  # bytes that are still to come of a body frame
-        self._more = True  # whether that frame is followed by another one of its body
+        self._wanted = 0  # with as many bytes held there is something to decode
+        self._left = 0  # bytes that are still to come of a body's frame
+        self._last = False  # that frame is its last
 
     def __repr__(self) -> str:
         return f"<FrameReader held={self._held_size} wanted={self._wanted} body_left={self._left}>"
@@ -217,70 +244,80 @@ class FrameReader:
                 of no use afterwards.
 
         """
-        frames: list[Frame] = []
+        if self._unfinished:
+            frames, data = self._go_on(data)
+        else:
+            frames = []
         at = 0
-        if self._held:
-            self._held.append(data)
-            self._held_size += len(data)
-            if self._held_size < self._wanted:
-                return frames
-            data = b"".join(self._held)
-            self._held = []
-            self._held_size = 0
-            self._wanted = 4
-        elif self._left:
-            size = len(data)
-            if size < self._left:
-                self._left -= size
-                frames.append(Body(data, True))
-                return frames
-            at = self._left
-            self._left = 0
-            frames.append(Body(data if at == size else data[:at], self._more))
         end = len(data)
-        while at < end:
-            if end - at < 4:
-                self._hold(data, at, 4)
-                break
-            (word,) = _unpack(data, at)
-            if word >> 28 != VERSION:
-                raise ProtocolError(f"frame of version {word >> 28}; this worker speaks version {VERSION}")
-            kind = word >> 24 & 15
-            size = word & _LENGTH
-            if kind in (_LAST, _BODY):
-                at += 4
-                stop = at + size
-                if stop <= end:
-                    frames.append(Body(data[at:stop], kind == _BODY))
-                    at = stop
-                    continue
-                self._more = kind == _BODY
-                self._left = stop - end
-                if at < end:
-                    frames.append(Body(data[at:], True))
-                break
-            decode = _DECODE.get(kind)
-            if decode is None:
-                signal = _SIGNALS.get(kind)
-                if signal is None or size:
-                    raise ProtocolError(f"frame of kind {kind} with {size} bytes; no such frame in version {VERSION}")
-                frames.append(signal)
-                at += 4
-                continue
-            if size > MAX_STRUCT:
-                raise ProtocolError(f"frame of kind {kind} with {size} bytes; it may have {MAX_STRUCT}")
-            stop = at + 4 + size
+        while end - at >= 5:
+            size, mark = _unpack(data, at)
+            start = at + 5
+            stop = start + size
             if stop > end:
-                self._hold(data, at, 4 + size)
                 break
             try:
-                frames.append(decode(data[at + 4 : stop]))
-            except msgspec.MsgspecError as error:
-                raise ProtocolError(f"frame of kind {kind} that does not decode: {error}") from error
+                frames.append(_DECODE[mark](data[start:stop]))
+            except (KeyError, msgspec.MsgspecError) as error:
+                raise _fault(size, mark) from error
+            if size > MAX_STRUCT:
+                _check(size, mark)
             at = stop
+        if at < end:
+            self._wait(data, at, end, frames)
         return frames
 
-    def _hold(self, data: bytes, at: int, wanted: int) -> None:
-        self._held.append(data[at:] if at else data)
-        self._held_size = len(data) - at
+    def _go_on(self, data: bytes) -> tuple[list[Frame], bytes]:
+        """Go on where the bytes before ended: a frame, if there is one, and what is to be read from its start."""
+        size = len(data)
+        left = self._left
+        if left:
+            if size < left:
+                self._left = left - size
+                return [Piece(data)], b""
+            self._left = 0
+            self._unfinished = False
+            return [(Last if self._last else Piece)(data if size == left else data[:left])], data[left:]
+        self._held.append(data)
+        self._held_size += size
+        if self._held_size < self._wanted:
+            return [], b""
+        data = b"".join(self._held)
+        self._held.clear()
+        self._held_size = 0
+        self._unfinished = False
+        return [], data
+
+    def _wait(self, data: bytes, at: int, end: int, frames: list[Frame]) -> None:
+        """What stands at `at` is not complete."""
+        self._unfinished = True
+        wanted = 5
+        if end - at >= 5:
+            size, mark = _unpack(data, at)
+            _check(size, mark)
+            if mark in _BODIES:
+                self._left = at + 5 + size - end
+                self._last = mark == _LAST_MARK
+                if at + 5 < end:
+                    frames.append(Piece(data[at + 5 :]))
+                return
+            wanted += size
+        self._held.append(data[at:])
+        self._held_size = end - at
         self._wanted = wanted
+
+
+def _check(size: int, mark: int) -> None:
+    if mark not in _DECODE or (size > MAX_STRUCT and mark not in _BODIES):
+        raise _fault(size, mark)
+
+
+def _fault(size: int, mark: int) -> ProtocolError:
+    version, kind = mark >> 4, mark & 15
+    if version != VERSION:
+        return ProtocolError(f"frame of version {version}; this worker speaks version {VERSION}")
+    if mark not in _DECODE:
+        return ProtocolError(f"frame of kind {kind} with {size} bytes; there is no such kind in version {VERSION}")
+    if size > MAX_STRUCT:
+        return ProtocolError(f"frame of kind {kind} with {size} bytes; it may have {MAX_STRUCT}")
+    return ProtocolError(f"frame of kind {kind} whose {size} bytes do not decode")

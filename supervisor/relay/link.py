@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from supervisor.relay.frames import CHUNK, Frame, FrameReader, ProtocolError, body_word
+from supervisor.relay.frames import CHUNK, Frame, FrameReader, ProtocolError, last_word, piece_word
 
 logger = logging.getLogger("supervisor.relay")
 
@@ -18,9 +18,9 @@ class Link(asyncio.Protocol):
     """One request at a time; `Peer` keeps it between two.
 
     frames  what has come and was not taken
+    idle    in the pool: nothing may come
     lost    the connection is gone
     fault   what the owner sent that no frame may be, if it did
-    used    since the pool was last trimmed
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_lost: Callable[[Link], None]) -> None:
@@ -28,19 +28,18 @@ class Link(asyncio.Protocol):
         self._on_lost = on_lost
         self._feed = FrameReader().feed
         self._unread = 0
-        self._reading_paused = False
+        self.reading_paused = False
         self._arrival: asyncio.Future[None] | None = None
         self._writable: asyncio.Event | None = None
-        self._idle = False
         self.transport: asyncio.Transport
         self.frames: list[Frame] = []
+        self.idle = False
         self.lost = False
         self.fault: str | None = None
-        self.used = True
 
     def __repr__(self) -> str:
-        state = "lost" if self.lost else "idle" if self._idle else "busy"
-        return f"<Link {state} frames={len(self.frames)} unread={self._unread} paused={self._reading_paused}>"
+        state = "lost" if self.lost else "idle" if self.idle else "busy"
+        return f"<Link {state} frames={len(self.frames)} unread={self._unread} paused={self.reading_paused}>"
 
     # asyncio.Protocol
 
@@ -62,12 +61,13 @@ class Link(asyncio.Protocol):
             self._arrival = None
             if not arrival.done():
                 arrival.set_result(None)
-        elif self._idle:
+            return
+        if self.idle:
             self._fail(f"{len(data)} bytes on a connection without a request")
             return
         self._unread += len(data)
-        if self._unread > HIGH_WATER and not self._reading_paused:
-            self._reading_paused = True
+        if self._unread > HIGH_WATER and not self.reading_paused:
+            self.reading_paused = True
             self.transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
@@ -92,22 +92,29 @@ class Link(asyncio.Protocol):
     def arrival(self) -> asyncio.Future[None]:
         """Wait for frames, or for the end of the connection; when all that had come has been taken."""
         self._unread = 0
-        if self._reading_paused:
-            self._resume_reading()
+        if self.reading_paused:
+            self.resume_reading()
         self._arrival = arrival = self._loop.create_future()
         return arrival
+
+    def resume_reading(self) -> None:
+        """Listen again, if a reply was larger than its client was fast."""
+        self.reading_paused = False
+        if not self.lost:
+            self.transport.resume_reading()
 
     async def write_body(self, data: bytes, *, more: bool) -> None:
         """Send a piece of the request's body, and wait while the owner does not take what was sent before."""
         size = len(data)
         if size <= CHUNK:
-            self.transport.writelines((body_word(size, more=more), data))
+            self.transport.writelines((piece_word(size) if more else last_word(size), data))
             await self._drain()
             return
         view = memoryview(data)
         for start in range(0, size, CHUNK):
             piece = view[start : start + CHUNK]
-            self.transport.writelines((body_word(len(piece), more=more or start + CHUNK < size), piece))
+            word = piece_word if more or start + CHUNK < size else last_word
+            self.transport.writelines((word(len(piece)), piece))
             await self._drain()
             if self.lost:
                 return
@@ -117,29 +124,10 @@ class Link(asyncio.Protocol):
         if not self.lost:
             self.transport.abort()
 
-    # for the pool
-
-    def rest(self) -> None:
-        """Wait for the next request, listening: an owner that closes the connection takes it out of the pool."""
-        self._idle = True
-        self.used = True
-        self._unread = 0
-        if self._reading_paused:
-            self._resume_reading()
-
-    def wake(self) -> None:
-        """A request begins."""
-        self._idle = False
-
     def _fail(self, fault: str) -> None:
         logger.error("relay: an owner broke the protocol: %s", fault)
         self.fault = fault
         self.abort()
-
-    def _resume_reading(self) -> None:
-        self._reading_paused = False
-        if not self.lost:
-            self.transport.resume_reading()
 
     async def _drain(self) -> None:
         if self._writable is not None and not self.lost:

@@ -32,9 +32,10 @@ class Peer:
         self._path = path
         self._uid = uid
         self._is_live = is_live
+        self._links: set[Link] = set()
         self._idle: list[Link] = []
-        self._busy = 0
-        self._closed = False
+        self._spare = 0  # so many idle ones were not needed since the last trim
+        self._limit = MAX_IDLE
         self._pidfd: int | None = None
         if pid:
             with contextlib.suppress(OSError):  # dead already, or no descriptor left: the row alone tells
@@ -45,7 +46,7 @@ class Peer:
 
     def __repr__(self) -> str:
         state = "dead" if self.dead() else "live"
-        return f"<Peer {self._path} {state} idle={len(self._idle)} busy={self._busy}>"
+        return f"<Peer {self._path} {state} idle={len(self._idle)} busy={self.busy}>"
 
     @property
     def idle(self) -> int:
@@ -55,7 +56,7 @@ class Peer:
     @property
     def busy(self) -> int:
         """Connections with one."""
-        return self._busy
+        return len(self._links) - len(self._idle)
 
     def dead(self) -> bool:
         """Its row says so, or its process has exited: a stopped supervisor may not have seen that yet."""
@@ -69,11 +70,13 @@ class Peer:
 
     def take(self) -> Link | None:
         """An idle connection, the last one used; None: there is none."""
-        if not self._idle:
+        idle = self._idle
+        if not idle:
             return None
-        link = self._idle.pop()
-        link.wake()
-        self._busy += 1
+        link = idle.pop()
+        link.idle = False
+        if len(idle) < self._spare:
+            self._spare = len(idle)
         return link
 
     async def connect(self) -> Link:
@@ -89,38 +92,37 @@ class Peer:
         except BaseException:
             sock.close()
             raise
-        self._busy += 1
+        self._links.add(link)
         return link
 
-    def give(self, link: Link, *, clean: bool) -> None:
-        """Take a connection back after its request; `clean`: nothing of it is left in either direction."""
-        self._busy -= 1
-        if not clean or link.lost or link.frames or self._closed or len(self._idle) >= MAX_IDLE:
+    def give(self, link: Link) -> None:
+        """Take a connection back whose request and reply have been carried to their ends."""
+        if link.lost or link.frames or len(self._idle) >= self._limit:
             link.abort()
-        else:
-            link.rest()
-            self._idle.append(link)
+            return
+        link.idle = True
+        if link.reading_paused:  # an owner that closes it must be heard
+            link.resume_reading()
+        self._idle.append(link)
 
     def trim(self) -> None:
-        """Close the connections that have not been used since the last time."""
-        idle, self._idle = self._idle, []
-        for link in idle:
-            if link.used:
-                link.used = False
-                self._idle.append(link)
-            else:
-                link.abort()
+        """Close the idle connections that were not needed since the last time."""
+        for link in self._idle[: self._spare]:
+            link.abort()
+        del self._idle[: self._spare]
+        self._spare = len(self._idle)
 
     def close(self) -> None:
         """Close what is idle; what is busy is closed when it comes back."""
-        self._closed = True
-        idle, self._idle = self._idle, []
-        for link in idle:
+        self._limit = 0
+        for link in self._idle:
             link.abort()
+        self._idle.clear()
         if self._pidfd is not None:
             os.close(self._pidfd)
             self._pidfd = None
 
     def _lost(self, link: Link) -> None:
+        self._links.discard(link)
         with contextlib.suppress(ValueError):  # busy, or closed by ourselves
             self._idle.remove(link)

@@ -12,7 +12,8 @@ from typing import Any
 from supervisor.relay import unix
 from supervisor.relay.channel import Channel
 from supervisor.relay.frames import Ack, Open, Verdict
-from supervisor.relay.serving import Serving
+from supervisor.relay.reply import Reply
+from supervisor.relay.upload import Upload
 
 __all__ = ["Ack", "Open", "RelayServer"]
 
@@ -102,46 +103,46 @@ class RelayServer:
         for channel in list(self.channels):
             channel.close()
 
-    def opened(self, channel: Channel, request: Open) -> Serving | None:
-        """A request has come. The returned object takes its body; None: it was refused."""
-        if request.incarnation != self.incarnation:
-            channel.refuse(Ack.not_owner())
-            return None
-        if request.type != "http":
-            channel.refuse(Ack.refused("owner_unreachable", {"detail": f"{request.type} is not relayed"}))
-            return None
-        serving = Serving(channel, request)
-        self.in_flight += 1
-        task = self._loop.create_task(self._serve(channel, serving))
-        if not task.done():  # an eager one may be
-            serving.task = task
-            self._tasks.add(task)
-        return serving
+    # for the channels
 
-    async def _serve(self, channel: Channel, serving: Serving) -> None:
-        request = serving.request
+    def refusal(self, request: Open) -> Ack:
+        """Why a request is not for this worker, or for no relay."""
+        if request.incarnation != self.incarnation:
+            return Ack.not_owner()
+        return Ack.refused("owner_unreachable", {"detail": f"{request.scope.type} is not relayed"})
+
+    def serve(self, request: Open, reply: Reply, upload: Upload) -> None:
+        """Serve a request, in a task of its own."""
+        self.in_flight += 1
+        task = self._loop.create_task(self._serve(request, reply, upload))
+        if not task.done():  # an eager one may be
+            reply.task = task
+            self._tasks.add(task)
+
+    async def _serve(self, request: Open, reply: Reply, upload: Upload) -> None:
         try:
             ack = await self._admit(request)
             if ack.verdict is not Verdict.OK:
-                serving.refuse(ack)
-            elif serving.disconnected:
+                reply.refuse(ack)
+            elif reply.disconnected:
                 self._abandon(request)
             else:
-                serving.take()
-                scope = _scope(request, self._state)
-                await channel.outbox.drive(self._run(request, scope, serving.receive, serving.send))
-                lacks = serving.lacks
-                if lacks is not None:
-                    app_logger.error("ASGI callable returned without %s response.", lacks)
-                    serving.fail()
+                # Before the app's first line, where the acceptor waits for it: with a body that is to follow, or with
+                # a placed request, which it places elsewhere when nobody has taken it.
+                if request.more_body or request.mode == "placed":
+                    reply.take()
+                await reply.drive(self._run(request, _scope(request, self._state), upload.receive, reply.send))
+                if not reply.complete and not reply.disconnected:
+                    app_logger.error("ASGI callable returned without %s response.", reply.lacks)
+                    reply.fail()
         except BaseException as error:
-            serving.fail()
+            reply.fail()
             if not isinstance(error, Exception):  # this worker ends: the task is cancelled
                 raise
             app_logger.error("Exception in ASGI application\n", exc_info=error)
         finally:
-            if serving.task is not None:
-                self._tasks.discard(serving.task)
+            if reply.task is not None:
+                self._tasks.discard(reply.task)
             self.in_flight -= 1
             if not self.in_flight and self._empty is not None:
                 self._empty.set()
@@ -149,23 +150,22 @@ class RelayServer:
 
 
 def _scope(request: Open, state: dict[str, Any]) -> dict[str, Any]:
-    version, spec_version = request.asgi
+    fields = request.scope
     scope: dict[str, Any] = {
-        "type": request.type,
-        "asgi": {"version": version, "spec_version": spec_version},
-        "http_version": request.http_version,
-        "server": request.server,
-        "client": request.client,
-        "scheme": request.scheme,
-        "method": request.method,
-        "root_path": request.root_path,
-        "path": request.path,
-        "query_string": request.query_string,
+        "type": fields.type,
+        "asgi": fields.asgi,
+        "http_version": fields.http_version,
+        "server": fields.server,
+        "client": fields.client,
+        "scheme": fields.scheme,
+        "method": fields.method,
+        "root_path": fields.root_path,
+        "path": fields.path,
+        "raw_path": fields.raw_path,
+        "query_string": fields.query_string,
         "headers": request.headers,
         "state": state.copy(),
     }
-    if request.raw_path is not None:
-        scope["raw_path"] = request.raw_path
     if request.extensions is not None:
         scope["extensions"] = {name: {} for name in request.extensions}
     return scope
