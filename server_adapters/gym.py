@@ -19,7 +19,7 @@ from server_adapters.session_cookie import SessionCookie
 from server_adapters.sessions import JsonFields, session_id
 
 ROLLOUT = "/ng-rollout/"
-_ROLLOUT_ID = re.compile(r"/ng-rollout/[A-Za-z0-9][A-Za-z0-9._-]*(?=/|\Z)")
+_ROLLOUT_ID = re.compile(r"/ng-rollout/[A-Za-z0-9][A-Za-z0-9._-]*")
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that make no session: what they leave is no claim and no cookie."""
@@ -35,7 +35,7 @@ STATELESS = Reading(stateless=True)
 
 
 def below_rollout(path: str) -> str:
-    """The path without its rollout prefix, where it has one."""
+    """The path without its rollout prefix, where it has one. What is left is a route only if it starts with a slash."""
     found = _ROLLOUT_ID.match(path)
     return path if found is None else path[found.end() :] or "/"
 

@@ -40,7 +40,7 @@ def below_prefixes(path: str) -> str:
     """The path without its prefixes, in whichever order they stand."""
     if path.startswith(ROLLOUT):
         path = below_rollout(path)
-    if path.startswith(CAPTURE + "/"):
+    if path.startswith(CAPTURE):
         path = path[len(CAPTURE) :]
         if path.startswith(ROLLOUT):
             path = below_rollout(path)

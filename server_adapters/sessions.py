@@ -50,7 +50,8 @@ class JsonFields:
             return None
         except (msgspec.DecodeError, RecursionError):
             pass
-        # Apps read with json.loads, which takes NaN, lone surrogates, a byte order mark and UTF-16 as well.
+        # Apps read with json.loads, which takes NaN, lone surrogates, a byte order mark and UTF-16 as well. Only such
+        # a body, and one that is broken, costs its size again.
         try:
             content = json.loads(body)
         except (ValueError, RecursionError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -112,6 +114,15 @@ def test_only_the_named_set_cookie_goes_and_order_stays() -> None:
 def test_an_expired_cookie_is_recognised(attributes: bytes, passed: bool) -> None:
     """As browsers do: Max-Age goes before Expires, and what cannot be read is not there."""
     assert cookies.Expiry().passed(attributes, 1_800_000_000.0) is passed
+
+
+def test_a_date_without_a_zone_is_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever the machine stands."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Pacific/Kiritimati")
+        time.tzset()
+        assert cookies.expires_at(b"expires=Sun, 09 Sep 2001 01:46:40") == 1_000_000_000.0
+    time.tzset()
 
 
 def test_a_cookie_expires_while_its_attributes_are_cached() -> None:

@@ -205,6 +205,15 @@ def test_issue_cookie_in_the_reply(status: int, issued: bool) -> None:
         assert fields(seen) == {}
 
 
+def test_an_issued_cookie_may_be_among_the_sources() -> None:
+    """It is one cookie all the same, and expired once."""
+    adapter = custom(sources=[{"cookie": "gsv"}], replies=[{"issue_cookie": "gsv"}])
+    head = request(cookies=f"gsv={SID}".encode())
+    reading = adapter.read(head)
+    assert fields(reading) == VOUCHED
+    assert [key for key, _ in adapter.own_reply("session_gone", head, reading, {}).headers].count(b"set-cookie") == 1
+
+
 def test_issue_cookie_leaves_known_sessions_alone() -> None:
     """A cookie is given once."""
     adapter = custom(**ISSUES)

@@ -43,6 +43,7 @@ HEADS: list[tuple[str, RequestHead, dict[str, Any]]] = [
     ("a quoted cookie", request(cookies=f'{NAME}="{signed({"session_id": SID})}"'.encode()), NAMED),
     ("a doubled cookie: the last wins", request(cookies=cookie(OTHER) + b"; " + cookie()), NAMED),
     ("doubled over two headers: the last wins", request(cookies=[cookie(OTHER), cookie()]), NAMED),
+    ("in the first of two headers", request(cookies=[cookie(), b"a=1"]), NAMED),
     ("doubled, the last one forged", request(cookies=cookie() + f"; {NAME}=x.y.z".encode()), NEW),
     ("other servers' cookies beside it", request(cookies=AGENT_COOKIE + b"; " + cookie() + b"; a=b"), NAMED),
     ("only another server's cookie", request(cookies=AGENT_COOKIE), NEW),

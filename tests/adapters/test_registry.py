@@ -39,7 +39,8 @@ def keys(options: dict[str, Any]) -> list[str]:
             "preset": "custom",
             "sources": [{"signed_cookie": {"name": "a", "secret": "b", "field": "c", "max_age": None}}],
         },
-        {"preset": "none"},
+        {"preset": "none", "cookie": None, "unknown": None},
+        {"preset": "gym-resources", "stateless_routes": None, "max_age": None, "sources": None},
     ],
 )
 def test_what_is_right(options: dict[str, Any]) -> None:
@@ -233,6 +234,7 @@ def test_a_fastapi_app() -> None:
     assert adapter.read(request(cookies=line.split(b";")[0])).session == SID
 
 
+NOTHING: list[Any] = []
 WRAPPED = CORSMiddleware(Starlette())
 TWO = with_middleware(
     Middleware(SessionMiddleware, secret_key="a", session_cookie="one"),
@@ -257,6 +259,7 @@ GIVE = ("affinity.cookie", "affinity.secret")
         ({}, TWO, "cookie", ("one, two", "affinity.cookie")),
         ({"cookie": "one", "secret": "b"}, ONE, "secret", ("cookie one",)),
         ({}, with_middleware(Middleware(Fixed)), "cookie", GIVE),
+        ({}, with_middleware(Middleware(SessionMiddleware, *NOTHING)), "cookie", GIVE),
     ],
 )
 def test_what_to_say_when_there_is_none(options: dict[str, Any], app: Any, key: str, parts: tuple[str, ...]) -> None:
