@@ -76,11 +76,13 @@ class ReplyReading(msgspec.Struct, frozen=True, gc=False):
     issued   the session id that the reply gives to the client, or None when it names none
     expired  the reply takes the session's name from the client (an expired or cleared cookie)
     headers  the headers to send in place of the app's; None: send them as they are
+    nothing  no handler saw the request: a session made for it is none, though it was to start one
     """
 
     issued: str | None = None
     expired: bool = False
     headers: Sequence[Header] | None = None
+    nothing: bool = False
 
 
 class OwnReply(msgspec.Struct, frozen=True, gc=False):

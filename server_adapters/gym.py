@@ -109,15 +109,19 @@ class GymServer:
         """The request's headers with a session cookie that names `session`."""
         return self._cookie.put(head.headers, session)
 
-    def reply(self, _head: RequestHead, reading: Reading, session: str | None, reply: ResponseHead) -> ReplyReading:
-        """What the reply's session cookie says; taken out where it would name a session that nobody holds."""
+    def reply(self, head: RequestHead, reading: Reading, session: str | None, reply: ResponseHead) -> ReplyReading:
+        """What the reply's session cookie says; taken out where it would name a session that nobody holds.
+
+        Where the router makes no ids the app may make one in a POST: it is claimed as its reply goes out.
+        """
         found = self._cookie.read_reply(reply.headers)
+        nothing = reading.session is None and (reply.status in UNROUTED or reply.unrouted)
         if found is None:
-            return LEFT_ALONE
-        unheld = session is None or (reading.session is None and reply.status in UNROUTED)
-        if unheld and found.session is not None:
-            return ReplyReading(headers=cookies.without(reply.headers, self._cookie.prefix))
-        return ReplyReading(found.session, found.expired)
+            return NOTHING if nothing else LEFT_ALONE
+        unheld = session is None and (self._new.mints or reading.stateless or head.method in SAFE)
+        if (unheld or nothing) and found.session is not None:
+            return ReplyReading(headers=cookies.without(reply.headers, self._cookie.prefix), nothing=nothing)
+        return ReplyReading(found.session, found.expired, nothing=nothing)
 
     def read_reply_body(self, _head: RequestHead, _reading: Reading, _reply: ResponseHead, _body: bytes) -> bool:
         """No reply's body ends a session, but for those of routes that say so."""
@@ -129,3 +133,4 @@ class GymServer:
 
 
 LEFT_ALONE = ReplyReading()
+NOTHING = ReplyReading(nothing=True)

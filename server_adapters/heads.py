@@ -36,7 +36,8 @@ class RequestHead(msgspec.Struct, frozen=True, gc=False):
 
 
 class ResponseHead(msgspec.Struct, frozen=True, gc=False):
-    """One reply's head, as the app sent it."""
+    """One reply's head, as the app sent it. `unrouted`: the app's routing found no handler for the request."""
 
     status: int
     headers: Sequence[Header]
+    unrouted: bool = False

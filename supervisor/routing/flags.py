@@ -12,10 +12,12 @@ REPLACES_GONE = 16
 TYPED = 32
 WANTS_REPLY_BODY = 64
 VOUCHED = 128
+MINTS = 256
+STATELESS = 512
 
 
 def pack(reading: Reading, *, minted: bool = False) -> int:
-    """The bits of a reading."""
+    """The bits of a reading; `minted` says that the session is one that the router has just made."""
     return (
         STARTS * reading.starts
         | ENDS * reading.ends
@@ -25,20 +27,22 @@ def pack(reading: Reading, *, minted: bool = False) -> int:
         | TYPED * reading.typed
         | WANTS_REPLY_BODY * reading.wants_reply_body
         | VOUCHED * reading.vouched
+        | MINTS * reading.mints
+        | STATELESS * reading.stateless
     )
 
 
 def unpack(bits: int, session: str | None) -> Reading:
     """A reading with what the owner needs of it; a minted id is not one that the client has named."""
-    minted = bool(bits & MINTED)
     return Reading(
-        session=None if minted else session,
+        session=None if bits & MINTED else session,
         starts=bool(bits & STARTS),
         ends=bool(bits & ENDS),
         stays_open=bool(bits & STAYS_OPEN),
-        mints=minted,
+        mints=bool(bits & MINTS),
         replaces_gone=bool(bits & REPLACES_GONE),
         typed=bool(bits & TYPED),
         wants_reply_body=bool(bits & WANTS_REPLY_BODY),
         vouched=bool(bits & VOUCHED),
+        stateless=bool(bits & STATELESS),
     )

@@ -11,7 +11,7 @@ from supervisor.routing import flags
 from supervisor.routing.claims import Claims
 from supervisor.routing.replies import Refusal, Replies
 from supervisor.routing.request import Receive, Request, Send, request_head
-from supervisor.routing.router import Router
+from supervisor.routing.router import CLOSED, Router
 from supervisor.routing.sessions import Owned
 from supervisor.routing.taking import Taker
 
@@ -35,9 +35,11 @@ class Owner:
         session = order.session
         if session is None:
             return Ack.OK
+        reading = flags.unpack(order.flags, session)
         own = None if placed else self._claims.book.get(session)
         if own is None:
-            reading = flags.unpack(order.flags, session)
+            if reading.stateless:
+                return Ack.OK  # the claim it was sent after has ended, and such a request makes none
             try:
                 own = await self._taker.take(session, start=reading.starts, replace_gone=reading.replaces_gone)
             except AlreadyClaimed as taken:
@@ -48,6 +50,8 @@ class Owner:
                     if refusal.kind == "session_gone"
                     else Ack.refused(refusal.kind, {"detail": refusal.detail})
                 )
+        if self._router.refuses_start(reading, own):
+            return Ack.refused("session_closed", {"detail": CLOSED})
         own.in_flight += 1
         self._admitted[id(order)] = own
         return Ack.OK

@@ -34,12 +34,17 @@ class Request:
             self.receive = BodyReplay(self.receive)
         return self.receive
 
+    @property
+    def unrouted(self) -> bool:
+        """Starlette's routing has seen the request and found no route. False where the app has another routing."""
+        return "router" in self.scope and "endpoint" not in self.scope
+
 
 def request_head(scope: Scope) -> RequestHead:
     """The head of an ASGI http or websocket scope; its path is the one below root_path."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
-    if root and path.startswith(root):
+    if root and path.startswith(root) and path[len(root) : len(root) + 1] in ("", "/"):
         path = path[len(root) :]
     return RequestHead(
         scope.get("method", "GET"),

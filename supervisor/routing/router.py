@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import time
 
-from server_adapters.adapter import Adapter
+from server_adapters.adapter import Adapter, Reading
 from shmclaims import AlreadyClaimed, OwnRow
 from supervisor.relay.body import BodyReplay, ClientLeft
 from supervisor.routing import extension, rule
 from supervisor.routing.claims import Claims
 from supervisor.routing.forwarding import Forwarder
+from supervisor.routing.listening import Listener
 from supervisor.routing.replies import Refusal, Replies
 from supervisor.routing.request import App, Receive, Request, Scope, Send, request_head
 from supervisor.routing.sessions import Owned
@@ -22,6 +23,7 @@ from supervisor.routing.taking import Taker
 from supervisor.routing.visit import Visit
 from supervisor.routing.websockets import WebSockets
 
+CLOSED = "the session was closed; a start that comes after its close is refused"
 MAX_MOVES = 2  # a request goes elsewhere at most twice; then its session moves faster than it does
 
 
@@ -98,8 +100,6 @@ class Router:
         session = reading.session
         try:
             if session is not None and not reading.conflict:
-                if reading.mints:
-                    scope["headers"] = list(self._adapter.mint(head, session))
                 own = self._book.get(session)
                 if own is not None:
                     await self.run(request, own)
@@ -110,16 +110,26 @@ class Router:
 
     async def run(self, request: Request, own: Owned | None) -> None:
         """Run the app here, under `own`'s claim. No await between finding the session and counting the request."""
-        reading = request.reading
-        if own is not None and reading.starts and reading.typed and self._book.was_closed(own, time.monotonic()):
-            raise Refusal("session_closed", "the session was closed; a start that comes after its close is refused")
-        if own is not None:
-            request.scope.setdefault("extensions", {})[extension.NAME] = extension.SessionExtension(self._book, own)
-        visit = Visit(self._adapter, self._claims, self._replies, request.head, reading, own, request.send)
+        reading, scope, receive = request.reading, request.scope, request.receive
+        if own is not None and self.refuses_start(reading, own):
+            raise Refusal("session_closed", CLOSED, owner=self._me)
+        if reading.mints:
+            session = reading.session if own is None else own.session
+            assert session is not None
+            scope["headers"] = list(self._adapter.mint(request.head, session))
+        listener = None
+        if reading.starts:
+            receive = listener = Listener(receive)
+        visit = Visit(self._adapter, self._claims, self._replies, request, own, listener)
+        scope.setdefault("extensions", {})[extension.NAME] = visit.extension
         try:
-            await self._app(request.scope, request.receive, visit.send)
+            await self._app(scope, receive, visit.send)
         finally:
             visit.finish()
+
+    def refuses_start(self, reading: Reading, own: Owned) -> bool:
+        """Whether the request is a start that comes after its session's close."""
+        return reading.starts and reading.typed and self._book.was_closed(own, time.monotonic())
 
     async def _decide(self, request: Request) -> None:
         """The request's session is not in this worker's book: follow the rule."""
@@ -129,7 +139,7 @@ class Router:
         decision = rule.decide(reading, fact, me=self._me, owned=False)
         match decision:
             case rule.Run() | rule.RunOwned():
-                if reading.ends and session is None:
+                if session is None and (reading.ends or reading.stays_open):
                     self._replies.note_lost_end(request.head)
                 await self.run(request, None)
             case rule.Relay(owner):
@@ -139,7 +149,7 @@ class Router:
                 assert session is not None
                 await self._follow(self._me, session, request)
             case rule.Place(mint):
-                if reading.ends and mint:
+                if mint and (reading.ends or reading.stays_open):
                     self._replies.note_lost_end(request.head)
                 await self._place(request, mint=mint)
             case rule.Refuse("session_gone"):
@@ -154,7 +164,6 @@ class Router:
         session = reading.session
         if mint:
             session = self._forwarder.new_id()
-            request.scope["headers"] = list(self._adapter.mint(request.head, session))
         avoid: frozenset[int] = frozenset()
         while True:
             target = self._forwarder.choose(avoid, stopping=self.stopping)

@@ -19,14 +19,20 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from server_adapters.adapter import Life
 
+logger = logging.getLogger("gym_supervise.router")
+
 
 class Owned:
-    """One session of this worker. `handle` is its claim in the table; None where no other worker could ask for it."""
+    """One session of this worker. `handle` is its claim in the table; None where no other worker could ask for it.
+
+    `on_end` is what the app wants to be called when the claim ends.
+    """
 
     __slots__ = (
         "closed_at",
@@ -35,6 +41,7 @@ class Owned:
         "handle",
         "in_flight",
         "kept",
+        "on_end",
         "open",
         "queued_at",
         "released",
@@ -60,6 +67,7 @@ class Owned:
         self.deadline: float | None = None
         self.queued_at: float | None = None
         self.touched_at = now
+        self.on_end: tuple[Callable[[], object], ...] = ()
 
     def __repr__(self) -> str:
         state = "open" if self.open else "ended" if self.ended_at is not None else "unstarted"
@@ -108,6 +116,11 @@ class Book:
             self.open_sessions -= 1
         if not own.started:
             self.unstarted -= 1
+        for callback in own.on_end:
+            try:
+                callback()
+            except Exception:
+                logger.exception("session %s...: what the app wants to be called at its claim's end", own.session[:8])
 
     def enter(self, own: Owned) -> bool:
         """One request for the session begins; True when it is the first since the claim was made."""
@@ -135,6 +148,7 @@ class Book:
                 own.ended_at = None
                 self.open_sessions += 1
             own.open = True
+            own.released = False
             own.closed_at = None
         elif not own.open:
             self.end(own, now)
@@ -154,7 +168,6 @@ class Book:
 
     def hold(self, own: Owned, now: float) -> None:
         """The app keeps the session open, whatever its routes say."""
-        own.released = False
         self.start(own, succeeded=True, now=now)
 
     def release(self, own: Owned, now: float) -> None:

@@ -10,18 +10,24 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from server_adapters.adapter import Adapter, Reading
-from server_adapters.heads import RequestHead, ResponseHead
+from server_adapters.adapter import Adapter
+from server_adapters.heads import ResponseHead
 from shmclaims import AlreadyClaimed, ClaimGone, ClaimTimeout, TableFull
 from supervisor.routing.claims import Claims
-from supervisor.routing.replies import Refusal, Replies, Send
+from supervisor.routing.extension import SessionExtension
+from supervisor.routing.listening import Listener
+from supervisor.routing.replies import Refusal, Replies
+from supervisor.routing.request import Request
 from supervisor.routing.sessions import Owned
 
 LONGEST_READ_REPLY = 4 * 1024 * 1024  # a reply's body is read for an end up to here; a longer one ends nothing
 
 
 class Visit:
-    """One request that runs here. `own` is the session it runs under, None when it has none."""
+    """One request that runs here. `own` is the session it runs under, None when it has none.
+
+    `listener` is asked whether the client is still there when a start's reply is complete; None: not asked.
+    """
 
     __slots__ = (
         "_adapter",
@@ -30,15 +36,20 @@ class Visit:
         "_complete",
         "_head",
         "_issued",
+        "_listener",
         "_made",
+        "_nothing",
         "_own",
         "_reading",
         "_replies",
         "_reply_head",
+        "_request",
         "_send",
         "_session",
         "_status",
+        "_unsent",
         "_withheld",
+        "extension",
     )
 
     def __init__(
@@ -46,23 +57,27 @@ class Visit:
         adapter: Adapter,
         claims: Claims,
         replies: Replies,
-        head: RequestHead,
-        reading: Reading,
+        request: Request,
         own: Owned | None,
-        send: Send,
+        listener: Listener | None = None,
     ) -> None:
+        self.extension = SessionExtension(claims, own)
         self._adapter = adapter
         self._claims = claims
         self._replies = replies
-        self._head = head
-        self._reading = reading
+        self._request = request
+        self._head = request.head
+        self._reading = reading = request.reading
         self._own = own
         self._session = None if own is None else own.session
         self._made = own is not None and claims.book.enter(own)
         self._issued: Owned | None = None
-        self._send = send
+        self._send = request.send
+        self._listener = listener
         self._status = 0
+        self._unsent = 0  # bytes of the body that the head has announced and that have not been sent
         self._complete = False
+        self._nothing = False
         self._withheld = False
         self._reply_head: ResponseHead | None = None
         self._body: bytearray | None = bytearray() if reading.wants_reply_body else None
@@ -77,18 +92,27 @@ class Visit:
         elif kind == "http.response.body":
             if self._withheld:
                 return
+            body = message.get("body", b"")
+            self._unsent -= len(body)
             if self._body is not None:
-                self._collect(message.get("body", b""))
+                self._collect(body)
             if not message.get("more_body", False):
-                self._complete = True
+                # Asked before it is sent: to the server a complete reply and a client that left are one thing.
+                left = self._listener is not None and self._listener.client_left()
+                await self._send(message)
+                self._complete = not left and self._unsent <= 0
+                return
         await self._send(message)
 
     async def _read_head(self, message: dict[str, Any]) -> dict[str, Any]:
         status = self._status = message["status"]
-        reply = ResponseHead(status, message.get("headers", ()))
+        reply = ResponseHead(status, message.get("headers", ()), unrouted=status == 404 and self._request.unrouted)
         if self._body is not None:
             self._reply_head = reply
+        if self._listener is not None:
+            self._unsent = content_length(reply)
         seen = self._adapter.reply(self._head, self._reading, self._session, reply)
+        self._nothing = seen.nothing
         own = self._own
         if seen.issued is not None and seen.issued != self._session:
             try:
@@ -134,6 +158,7 @@ class Visit:
         own = self._own if self._issued is None else self._issued
         if own is not None:
             self._settle(own, now)
+        self.extension.finish(own, now)
         claims = self._claims
         for held in (self._own, self._issued):
             if held is None:
@@ -147,6 +172,8 @@ class Visit:
     def _settle(self, own: Owned, now: float) -> None:
         book, reading = self._claims.book, self._reading
         succeeded = self._complete and 200 <= self._status < 300
+        if self._nothing:
+            return
         if reading.starts:
             created_nothing = (
                 book.life.rolls_back
@@ -173,3 +200,11 @@ class Visit:
         if self._body is None or self._reply_head is None or not self._complete:
             return False
         return self._adapter.read_reply_body(self._head, self._reading, self._reply_head, bytes(self._body))
+
+
+def content_length(reply: ResponseHead) -> int:
+    """How many bytes of a body the head announces; 0 where it does not say."""
+    for name, value in reply.headers:
+        if name.lower() == b"content-length" and value.isdigit():
+            return int(value)
+    return 0

@@ -11,7 +11,7 @@ from typing import Any
 from server_adapters.adapter import Adapter, Reading
 from server_adapters.heads import RequestHead
 from shmclaims import AlreadyClaimed
-from supervisor.routing import rule
+from supervisor.routing import extension, rule
 from supervisor.routing.claims import Claims
 from supervisor.routing.replies import Refusal, Replies, Send
 from supervisor.routing.sessions import Owned
@@ -36,18 +36,22 @@ class WebSockets:
         except Refusal as refusal:
             await self._replies.send_websocket(refusal, head, reading, scope, send)
             return
-        if own is None:
-            await self._app(scope, receive, send)
-            return
-        book = self._claims.book
-        own.in_flight += 1
-        own.kept = True
+        claims, said = self._claims, extension.SessionExtension(self._claims, own)
+        scope.setdefault("extensions", {})[extension.NAME] = said
+        if own is not None:
+            claims.book.enter(own)
+            own.kept = True
         try:
             await self._app(scope, receive, send)
         finally:
-            if book.leave(own, time.monotonic()):
-                self._claims.give_back(own)
-            self._claims.publish()
+            now = time.monotonic()
+            said.finish(own, now)
+            if own is not None:
+                if claims.book.leave(own, now):
+                    claims.give_back(own)
+                else:
+                    claims.touch(own, now)
+                claims.publish()
 
     async def _hold(self, reading: Reading) -> Owned | None:
         """The session of a WebSocket, claimed here when nobody has it; None when it has none."""

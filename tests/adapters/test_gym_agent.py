@@ -88,6 +88,7 @@ def test_replies() -> None:
     plain, named = set_cookie({"session_id": OTHER}), set_cookie({"session_id": OTHER, "agent_session_id": SID})
     assert adapter.reply(request("GET", "/"), Reading(), None, reply(200, plain)).headers is None
     assert adapter.reply(request("GET", "/"), Reading(), None, reply(200, named)).headers == reply().headers
+    assert fields(adapter.reply(request(path=SEED), Reading(starts=True), None, reply(200, named))) == {"issued": SID}
     assert fields(adapter.reply(request(), Reading(SID), SID, reply(200, named))) == {"issued": SID}
     assert fields(adapter.reply(request(), Reading(SID), SID, reply(200, plain))) == {"expired": True}
 

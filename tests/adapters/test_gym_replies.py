@@ -25,6 +25,7 @@ from adapters.helpers import (
 
 from server_adapters import cookies
 from server_adapters.adapter import STATUS_OF, Reading, ReplyKind
+from server_adapters.heads import ResponseHead
 
 NAMED = {"session": SID, "vouched": True}
 WITH_TOKEN = [(TOKEN, token())]
@@ -40,8 +41,10 @@ REPLIES: list[tuple[str, Reading, str | None, int, list[str], dict[str, Any], bo
     ("a new id is given out", MINTED, SID, 200, [OWN], {"issued": SID}, False),
     ("an error of a handler gives it out too", MINTED, SID, 422, [OWN], {"issued": SID}, False),
     ("no cookie: a 500 of the exception middleware", MINTED, SID, 500, [], {}, False),
-    ("a route that is none for this method", MINTED, SID, 405, [OWN], {}, True),
-    ("a redirect of the routing", MINTED, SID, 307, [OWN], {}, True),
+    ("a route that is none for this method", MINTED, SID, 405, [OWN], {"nothing": True}, True),
+    ("a redirect of the routing", MINTED, SID, 307, [OWN], {"nothing": True}, True),
+    ("and without a cookie", MINTED, SID, 405, [], {"nothing": True}, False),
+    ("a 404 of a handler may have made a session", MINTED, SID, 404, [OWN], {"issued": SID}, False),
     ("a session that was there before keeps its cookie", HAD, SID, 405, [OWN], {"issued": SID}, False),
     ("and with a redirect too", HAD, SID, 307, [OWN], {"issued": SID}, False),
     ("an id-less GET gets no name for a session", Reading(), None, 200, [STRANGE], {}, True),
@@ -86,6 +89,14 @@ def test_what_a_reply_says(
         assert headers == reply(status, "first=1", "last=1", headers=[(b"vary", b"Cookie")]).headers
     else:
         assert headers is None
+
+
+def test_a_404_of_the_routing_leaves_nothing() -> None:
+    """No handler has seen the request; a session that was there before keeps its cookie."""
+    answer = ResponseHead(404, reply(404, OWN).headers, unrouted=True)
+    adapter = make("gym-resources")
+    assert fields(adapter.reply(request(), MINTED, SID, answer)) == {"headers": reply().headers, "nothing": True}
+    assert fields(adapter.reply(request(), HAD, SID, answer)) == {"issued": SID}
 
 
 @pytest.mark.parametrize(
