@@ -8,6 +8,7 @@ from base64 import b64encode
 from typing import Any
 
 import msgspec
+from hypothesis import HealthCheck, settings
 from itsdangerous import TimestampSigner, URLSafeSerializer
 
 from server_adapters.adapter import Adapter, Reading, ReplyReading
@@ -17,6 +18,9 @@ from server_adapters.registry import build
 NAME = "CounterResourcesServer___counter"
 SID = "3b0f5c1e-95b5-4e4c-9a63-31b3c8a6e0aa"
 OTHER = "9d7c2f70-41c6-4dd7-a9a1-5a52b5a2b111"
+steady = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""For properties: a busy machine is no failure."""
+
 TOKEN = b"x-nemo-gym-session-token"
 
 

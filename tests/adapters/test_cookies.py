@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from adapters.helpers import steady
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.requests import HTTPConnection, cookie_parser
@@ -16,12 +17,14 @@ ODD = st.text(st.sampled_from('ab=;" \\,0123\t\x85\xa0é\x1c'), max_size=40)
 RAW = st.one_of(ODD.map(lambda text: text.encode("latin-1")), st.binary(max_size=60))
 
 
+@steady
 @given(RAW)
 def test_a_cookie_header_is_read_as_starlette_reads_it(raw: bytes) -> None:
     """Whatever a client writes, router and app see the same cookies."""
     assert cookies.parse(raw) == cookie_parser(raw.decode("latin-1"))
 
 
+@steady
 @given(st.lists(RAW, max_size=4))
 def test_several_cookie_headers_are_read_as_one(values: list[bytes]) -> None:
     """A client may split its cookies over headers, as HTTP/2 has it; the last of a name still wins."""
@@ -68,6 +71,7 @@ def test_a_cookie_is_put_in_the_place_of_its_namesakes(before: list[Header], aft
     assert cookies.put(before, "s", "new") == after
 
 
+@steady
 @given(st.lists(RAW, max_size=3))
 def test_a_cookie_that_was_put_in_is_the_one_that_is_read(values: list[bytes]) -> None:
     """Beside any other cookies; and none of those is lost."""
@@ -133,6 +137,7 @@ def test_a_cookie_expires_while_its_attributes_are_cached() -> None:
     assert expiry.passed(attributes, 1_000_000_000.0)
 
 
+@steady
 @given(RAW, st.floats(0, 4e9))
 def test_any_attributes_can_be_read(attributes: bytes, now: float) -> None:
     """An app's odd cookie never stops its reply."""

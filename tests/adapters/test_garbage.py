@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from adapters.helpers import NAME, SID, TOKEN, make, signed, token
+from adapters.helpers import NAME, SID, TOKEN, make, signed, steady, token
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,6 +71,7 @@ REPLIES = st.builds(ResponseHead, st.integers(100, 599), HEADERS)
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.name)
+@steady
 @given(head=HEADS, body=BODIES, reply=REPLIES, session=st.none() | st.just(SID), kind=st.sampled_from(list(STATUS_OF)))
 def test_nothing_raises_and_what_is_said_fits_together(
     adapter: Adapter, head: RequestHead, body: bytes, reply: ResponseHead, session: str | None, kind: Any

@@ -9,7 +9,7 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
-from adapters.helpers import CLEARED, NAME, OTHER, SID, At, call, cookie, reply, request, set_cookie, signed
+from adapters.helpers import CLEARED, NAME, OTHER, SID, At, call, cookie, reply, request, set_cookie, signed, steady
 from hypothesis import given
 from hypothesis import strategies as st
 from itsdangerous import TimestampSigner
@@ -71,6 +71,7 @@ VALUES = st.one_of(
 )
 
 
+@steady
 @given(
     st.lists(st.tuples(st.sampled_from([NAME, f"{NAME} ", "SimpleAgent___a", ""]), VALUES, st.booleans()), max_size=4)
 )
@@ -87,6 +88,7 @@ def test_router_and_app_see_the_same_session(drawn: list[tuple[str, str, bool]])
         assert session == app_sees.get("session_id")
 
 
+@steady
 @given(DATA, st.sampled_from([SID, OTHER]))
 def test_what_is_put_in_is_taken_over(data: dict[str, Any], session: str) -> None:
     """The app's session holds what the client's cookie held, and the id."""
@@ -266,6 +268,7 @@ def test_own_cookies_have_the_apps_attributes(settings: dict[str, Any]) -> None:
     assert [line.decode().split(";", 1)[1].lower() for _, line in session_cookie.expired()] == lines("/out")
 
 
+@steady
 @given(st.binary(max_size=120))
 def test_garbage_names_no_session(raw: bytes) -> None:
     """Nothing that a client or an app can write raises."""

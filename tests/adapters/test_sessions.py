@@ -9,6 +9,7 @@ import zlib
 from typing import Any
 
 import pytest
+from adapters.helpers import steady
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,6 +49,7 @@ def test_a_number_in_a_session_is_an_id(value: object, session: str | None) -> N
     assert session_field({"id": value}, "id") == session
 
 
+@steady
 @given(st.dictionaries(st.sampled_from(["id", "other", "x"]), JSON, max_size=3))
 def test_a_field_is_what_json_loads_finds(content: dict[str, Any]) -> None:
     """Also beside NaN and lone surrogates, which json.loads takes."""
@@ -81,6 +83,7 @@ def test_bodies_of_every_kind(body: bytes, value: tuple[Any, ...] | None) -> Non
     assert JsonFields("id").read(body) == value
 
 
+@steady
 @given(st.binary(max_size=80))
 def test_no_body_is_too_odd(body: bytes) -> None:
     """Whatever was sent, nothing is raised."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from adapters.helpers import NAME, SID, token
+from adapters.helpers import NAME, SID, steady, token
 from hypothesis import given
 from hypothesis import strategies as st
 from itsdangerous import URLSafeSerializer, URLSafeTimedSerializer
@@ -48,6 +48,7 @@ def test_many_tools_are_compressed() -> None:
     assert token(SID, tools=MANY_TOOLS).startswith(b".")
 
 
+@steady
 @given(st.binary(max_size=60))
 def test_garbage_is_no_token(text: bytes) -> None:
     """Nothing that a client can write raises."""
