@@ -98,9 +98,6 @@ def run(arguments: list[str]) -> int:
         lines = error.problems if isinstance(error, ConfigError) else (str(error),)
         print(*(f"gym-supervise: {line}" for line in lines), sep="\n", file=sys.stderr)
         return error.exit_code
-    except BrokenPipeError:
-        _drop_stdout()
-        return EXIT_OTHER
     except Exception as error:
         if debug:
             raise

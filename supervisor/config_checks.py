@@ -77,7 +77,8 @@ def _check_affinity(document: Document, path: Path, server: Mapping[str, Any]) -
         place = (*here, *_split(error.key))
         if place not in document.broken:
             hidden = place[-1] in SECRET_KEYS or place in document.from_environment
-            found = found_at(document, place, None) if hidden else error.found
+            shows = document.texts.get(place, "") in error.found
+            found = found_at(document, place, None) if hidden and shows else error.found
             document.complain(place, shape_tail(found, error.expected, error.do))
 
 

@@ -17,6 +17,7 @@ from ops.dump import Views
 from supervisor.config import locate
 
 ROOT = Path(__file__).resolve().parents[2]
+UNSET = ("RUNTIME_DIRECTORY", "PYTHONDONTWRITEBYTECODE")
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def run(tmp_path: Path) -> Run:
     """Run `gym-supervise ARGUMENTS` in a real process, in the test's folder, and wait for its end."""
 
     def run(*arguments: str, env: Mapping[str, str] | None = None, cwd: Path = tmp_path) -> Ended:
-        environment = {key: value for key, value in os.environ.items() if key != "RUNTIME_DIRECTORY"}
+        environment = {key: value for key, value in os.environ.items() if key not in UNSET}
         environment["PYTHONPATH"] = str(ROOT)
         done = subprocess.run(
             [sys.executable, "-c", "import gym_supervise; gym_supervise.main()", *arguments],

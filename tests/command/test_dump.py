@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -10,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -32,6 +33,7 @@ class Held:
         self.config = folder / "config.yaml"
         self.config.write_text(APP)
         self.runtime_dir = folder / "run"
+        self.kept: IO[bytes] | None = None
         self.process = subprocess.Popen(
             [sys.executable, str(HERE / "holder.py"), str(self.runtime_dir)],
             env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -45,12 +47,16 @@ class Held:
         self.segment = found.segments["counter"]
 
     def kill(self) -> None:
-        """SIGKILL, and wait for its end."""
+        """SIGKILL, and wait for its end. The segment is kept from services that start meanwhile and would remove it."""
+        self.kept = open(f"/dev/shm{self.segment}", "r+b")
         self.process.kill()
         self.process.wait()
+        fcntl.lockf(self.kept, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def clean_up(self) -> None:
         """Nothing of it stays."""
+        if self.kept is not None:
+            self.kept.close()
         self.process.send_signal(signal.SIGCONT)
         self.process.terminate()
         self.process.wait()
@@ -315,6 +321,23 @@ def test_a_closed_pipe_is_no_error_of_ours(held: Held) -> None:
     assert process.stderr.read() == b""
     process.stderr.close()
     assert process.wait(20) == 1
+
+
+def test_output_that_nobody_reads_is_no_error_of_ours_either(held: Held) -> None:
+    """The reader is gone before the first byte, which is only noticed at the end."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", "import gym_supervise; gym_supervise.main()", "status", str(held.config), "--json"],
+            env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""},
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            timeout=60,
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 def test_stop_sends_sigterm_where_the_control_socket_does_not_answer(held: Held, run: Run) -> None:
