@@ -4,60 +4,88 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
-from collections.abc import Callable
 from typing import Any
 
 from server_adapters.adapter import Adapter
 from shmclaims import OwnRow
 from supervisor.relay.client import RelayClient
 from supervisor.relay.server import RelayServer
-from supervisor.routing.claims import Claims, SharedClaims, SoloClaims
+from supervisor.routing.claims import Claims, SharedClaims
 from supervisor.routing.forwarding import Forwarder
 from supervisor.routing.owner import Owner
 from supervisor.routing.placement import Placement
 from supervisor.routing.replies import Replies
 from supervisor.routing.request import App
 from supervisor.routing.router import Router
+from supervisor.routing.sessions import Book
+from supervisor.routing.solo import SoloClaims
+from supervisor.routing.sweep import sweep
 from supervisor.routing.taking import Taker
 from supervisor.worker_spec import WorkerSpec, private_path
 
-SWEEP_SECONDS = 0.5
+
+def assemble(spec: WorkerSpec, app: App, adapter: Adapter) -> Routing:
+    """Put together the routing of one worker around its app."""
+    return Routing(spec, app, adapter)
 
 
 class Routing:
-    """What a worker needs of its routing. With one worker, or without sessions, there is no private socket."""
+    """What a worker needs of its routing. With one worker there is no private socket and no claim, until `share`;
+    without sessions there never is.
+    """
 
-    def __init__(
-        self,
-        spec: WorkerSpec,
-        row: OwnRow,
-        router: Router,
-        claims: Claims,
-        client: RelayClient | None,
-        make_server: Callable[[dict[str, Any], set[Any]], RelayServer] | None,
-    ) -> None:
-        self.row = row
-        self.router = router
+    def __init__(self, spec: WorkerSpec, app: App, adapter: Adapter) -> None:
+        ring = spec.segment.ring
         self._spec = spec
-        self._claims = claims
-        self._client = client
-        self._make_server = make_server
+        self._life = adapter.life
+        self._has_sessions = adapter.has_sessions
+        self._solo = SoloClaims(ring.own(spec.incarnation), adapter.life) if self._alone else None
+        self._claims: Claims = self._solo or self._shared_claims(None)
+        self._client = None if self._solo else self._make_client()
         self._server: RelayServer | None = None
+        self._state: dict[str, Any] = {}
+        self._tasks: set[Any] = set()
+        self.row: OwnRow = ring.own(spec.incarnation)
+        self._taker = Taker(self._claims, ring)
+        self._replies = Replies(adapter, ring, server=spec.name)
+        placement = Placement(spec.server.placement, spec.incarnation)
+        self._forwarder = Forwarder(self._client, placement, ring, self.row)
+        self.router = Router(
+            app,
+            adapter,
+            self._claims,
+            self._taker,
+            self._replies,
+            self._forwarder,
+            self.row,
+            incarnation=spec.incarnation,
+            health=spec.server.health,
+        )
 
     async def open(self, state: dict[str, Any], tasks: set[Any]) -> None:
         """Listen for relayed requests. `state` is the lifespan's; `tasks` holds what must end before its shut-down."""
-        if self._make_server is not None:
-            self._server = self._make_server(state, tasks)
-            await self._server.start(self._spec.private_path)
+        self._state, self._tasks = state, tasks
+        if self._solo is None:
+            await self._listen()
+
+    async def share(self) -> None:
+        """Become one of several workers: listen for relayed requests, and claim every session that is held here.
+
+        To be awaited before a second worker is announced as ready. Raises what SoloClaims.share and RelayServer.start
+        raise; it can be called again.
+        """
+        if self._solo is None or not self._has_sessions:
+            return
+        if self._server is None:
+            await self._listen()
+        await self._solo.share(self._shared_claims(self._solo.book))
+        if self._client is None:
+            self._client = self._make_client()
+            self._forwarder.connect(self._client)
 
     async def sweep(self) -> None:
         """End the claims whose time is up, for as long as the worker runs."""
-        claims = self._claims
-        while True:
-            await asyncio.sleep(SWEEP_SECONDS)
-            for own in claims.book.due(time.monotonic()):
-                claims.give_back(own)
+        await sweep(self._claims)
 
     async def drain(self, seconds: float) -> None:
         """Wait for relayed requests in flight here, `seconds` at most."""
@@ -74,54 +102,47 @@ class Routing:
         if self._client is not None:
             await self._client.close()
 
+    @property
+    def _alone(self) -> bool:
+        return self._spec.workers == 1 or not self._has_sessions
 
-def assemble(spec: WorkerSpec, app: App, adapter: Adapter) -> Routing:
-    """Put together the routing of one worker around its app."""
-    ring, me = spec.segment.ring, spec.incarnation
-    row = ring.own(me)
-    alone = spec.workers == 1 or not adapter.has_sessions
-    claims: Claims
-    client = None
-    if alone:
-        claims = SoloClaims(row, adapter.life)
-    else:
-        claims = SharedClaims(
+    def _shared_claims(self, book: Book | None) -> SharedClaims:
+        spec = self._spec
+        return SharedClaims(
             spec.segment.table,
-            ring,
-            row,
-            adapter.life,
-            incarnation=me,
+            spec.segment.ring,
+            spec.segment.ring.own(spec.incarnation),
+            self._life,
+            incarnation=spec.incarnation,
             max_sessions=spec.server.claims.max_sessions,
             claim_seconds=spec.server.timeouts.claim_seconds,
+            book=book,
         )
+
+    def _make_client(self) -> RelayClient:
+        spec, ring = self._spec, self._spec.segment.ring
 
         def pid_of(incarnation: int) -> int | None:
             owner = ring.row(incarnation)
             return None if owner is None else owner.pid
 
-        client = RelayClient(
+        return RelayClient(
             path_of=lambda incarnation: private_path(spec.runtime_dir, spec.name, incarnation),
             is_live=ring.is_live,
             pid_of=pid_of,
             uid=os.getuid(),
         )
-    taker = Taker(claims, ring)
-    replies = Replies(adapter, ring, server=spec.name)
-    forwarder = Forwarder(client, Placement(spec.server.placement, me), ring, row)
-    router = Router(app, adapter, claims, taker, replies, forwarder, row, incarnation=me, health=spec.server.health)
-    if alone:
-        return Routing(spec, row, router, claims, None, None)
-    owner = Owner(router, claims, taker, replies, row)
 
-    def make_server(state: dict[str, Any], tasks: set[Any]) -> RelayServer:
-        return RelayServer(
-            incarnation=me,
+    async def _listen(self) -> None:
+        owner = Owner(self.router, self._claims, self._taker, self._replies, self.row)
+        server = RelayServer(
+            incarnation=self._spec.incarnation,
             uid=os.getuid(),
-            state=state,
+            state=self._state,
             admit=owner.admit,
             run=owner.run,
             abandon=owner.abandon,
-            tasks=tasks,
+            tasks=self._tasks,
         )
-
-    return Routing(spec, row, router, claims, client, make_server)
+        await server.start(self._spec.private_path)
+        self._server = server

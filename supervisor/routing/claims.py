@@ -62,6 +62,12 @@ class Claims(Protocol):
     def publish(self) -> None:
         """Show the book's counts to the other workers and to operators."""
 
+    def audit(self) -> int:
+        """Give back claims of this worker that its book lacks: an exception came between their commit and their entry.
+
+        Returns how many. Reads every slot's head, so it is for the sweep to call now and then.
+        """
+
 
 class SharedClaims:
     """Claims in the shared table, for one of several workers."""
@@ -76,8 +82,9 @@ class SharedClaims:
         incarnation: int,
         max_sessions: int,
         claim_seconds: float,
+        book: Book | None = None,
     ) -> None:
-        self.book = Book(life)
+        self.book = Book(life) if book is None else book
         self._table = table
         self._ring = ring
         self._row = row
@@ -122,11 +129,27 @@ class SharedClaims:
             turns = turns or Turns(session, self._claim_seconds)
             await turns.wait()
 
+    async def adopt(self, own: Owned) -> None:
+        """Claim a session that this worker has held without a claim, while it was alone.
+
+        Raises TableFull, ClaimTimeout.
+        """
+        key = own.session.encode()
+        turns: Turns | None = None
+        while own.handle is None and self.book.get(own.session) is own:
+            try:
+                # A gone record of the id is older than this session: nobody asked the table while one worker was alone.
+                own.handle = self._table.try_claim(key, now=time.time(), replace_gone=True)
+            except StripeBusy:
+                turns = turns or Turns(own.session, self._claim_seconds)
+                await turns.wait()
+
     def give_back(self, own: Owned) -> bool:
         if own.in_flight:
             return False
         try:
-            self._table.try_release(own.handle)
+            if own.handle is not None:
+                self._table.try_release(own.handle)
         except StripeBusy:
             self.book.retry(own, time.monotonic() + RETRY_SECONDS)
             return False
@@ -135,16 +158,12 @@ class SharedClaims:
         return True
 
     def touch(self, own: Owned, now: float) -> None:
-        if now - own.touched_at >= TOUCH_SECONDS:
+        if own.handle is not None and now - own.touched_at >= TOUCH_SECONDS:
             own.touched_at = now
             self._table.touch(own.handle, now=time.time())
 
     def audit(self) -> int:
-        """Give back claims of this worker that its book lacks: an exception came between their commit and their entry.
-
-        Returns how many. Reads every slot's head, so it is for the sweep to call now and then.
-        """
-        lost = self._table.audit([own.handle for own in self.book])
+        lost = self._table.audit([own.handle for own in self.book if own.handle is not None])
         for handle in lost:
             with contextlib.suppress(StripeBusy):
                 self._table.try_release(handle)
@@ -208,34 +227,3 @@ class Turns:
             raise ClaimTimeout(f"session {self._session[:8]}: no turn at its stripe within {self._seconds:g} s")
         await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads retries, hides nothing
         self._pause = min(self._pause * 1.6, LONGEST_PAUSE_SECONDS)
-
-
-class SoloClaims:
-    """Sessions of a worker that has no siblings: the same book, and no table."""
-
-    def __init__(self, row: OwnRow, life: Life) -> None:
-        self.book = Book(life)
-        self._row = row
-
-    async def find(self, session: str) -> ClaimFact | None:  # noqa: ARG002 (nobody else can hold it)
-        return None
-
-    async def take(self, session: str, *, start: bool = False, replace_gone: bool = False) -> Owned:  # noqa: ARG002
-        own = self.book.get(session)
-        if own is None:
-            own = self.book.add(session, None, time.monotonic())
-            self.publish()
-        return own
-
-    def give_back(self, own: Owned) -> bool:
-        if own.in_flight:
-            return False
-        self.book.remove(own)
-        self.publish()
-        return True
-
-    def touch(self, own: Owned, now: float) -> None:
-        pass
-
-    def publish(self) -> None:
-        self._row.set("sessions", self.book.open_sessions)

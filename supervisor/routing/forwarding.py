@@ -54,6 +54,10 @@ class Forwarder:
         self._ring = ring
         self._row = row
 
+    def connect(self, client: RelayClient) -> None:
+        """This worker gets siblings: requests can be relayed from now on."""
+        self._client = client
+
     def choose(self, avoid: frozenset[int], *, stopping: bool) -> int:
         """The incarnation that gets a new session."""
         if self._client is None:

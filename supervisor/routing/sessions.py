@@ -191,10 +191,10 @@ class Book:
             own.ended_at = None
             self.open_sessions += 1
 
-    def due(self, now: float) -> list[Owned]:
-        """The sessions whose claims end now. They stay in the book until `remove`; what is not removed comes again."""
-        found = []
-        while self._due and self._due[0][0] <= now:
+    def due(self, now: float, most: int | None = None) -> list[Owned]:
+        """The sessions whose claims end now, `most` of them: give their claims back at once, or `retry`."""
+        found: list[Owned] = []
+        while self._due and self._due[0][0] <= now and len(found) != most:
             at, _, own = heapq.heappop(self._due)
             if own.queued_at != at:
                 continue  # a nearer deadline was queued later, and has come up before
