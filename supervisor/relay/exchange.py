@@ -125,8 +125,8 @@ class Exchange:
             self.taken = True
             if self.uploaded:
                 self._body.drop()
-            elif not self._holds:
-                self._start()
+            if not self._holds:
+                self._start()  # a placed request has nothing to upload perhaps; its owner is told if the client leaves
         elif frame is Signal.READS:
             self._holds = False
             self._start()

@@ -39,6 +39,7 @@ class Upload:
             self._watched = not request.holds_body
         else:
             self._whole = request.body
+            self._watched = request.mode == "placed"
 
     def __repr__(self) -> str:
         return f"<Upload waiting={self._waiting} more={self._more} over={self.over}>"
