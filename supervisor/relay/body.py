@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
+from io import BytesIO
 from typing import Any
 
 Message = dict[str, Any]
@@ -58,19 +59,34 @@ class BodyReplay:
     async def whole(self) -> bytes:
         """The whole body. It is kept as the one object that is returned here.
 
+        At no time is there a second copy: chunks are written into one that grows in place, and BytesIO gives its own
+        buffer away. A list of chunks and their join would be two.
+
         Raises:
             ClientLeft: the client went away before the end.
 
         """
+        kept = self._kept
+        growing: BytesIO | None = None
         while not self._whole:
             if self._left:
                 raise ClientLeft
             message = await self._read()
-            if message["type"] == "http.request":
-                self._kept.append(message.get("body", b""))
-        if len(self._kept) != 1:
-            self._kept = [b"".join(self._kept)]
-        return self._kept[0]
+            if message["type"] != "http.request":
+                continue
+            if growing is None and kept:
+                growing = BytesIO()
+                growing.writelines(kept)
+                kept.clear()
+            if growing is None:
+                kept.append(message.get("body", b""))
+            else:
+                growing.write(message.get("body", b""))
+        if growing is not None:
+            kept.append(growing.getvalue())
+        elif len(kept) != 1:
+            kept[:] = [b"".join(kept)]
+        return kept[0]
 
     def ready(self, limit: int) -> bytes | None:
         """The whole body, if it has been read or is there already, and has no more than `limit` bytes; it stays kept.
