@@ -11,12 +11,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 
 from ops import service
 from shmclaims.segment import Segment, SegmentError
+from supervisor import cli
 from supervisor.runtime_dir import RuntimeDir
 
 HERE = Path(__file__).resolve().parent
@@ -33,7 +34,7 @@ class Held:
         self.config = folder / "config.yaml"
         self.config.write_text(APP)
         self.runtime_dir = folder / "run"
-        self.kept: IO[bytes] | None = None
+        self.kept: int | None = None
         self.process = subprocess.Popen(
             [sys.executable, str(HERE / "holder.py"), str(self.runtime_dir)],
             env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -48,7 +49,7 @@ class Held:
 
     def kill(self) -> None:
         """SIGKILL, and wait for its end. The segment is kept from services that start meanwhile and would remove it."""
-        self.kept = open(f"/dev/shm{self.segment}", "r+b")
+        self.kept = os.open(f"/dev/shm{self.segment}", os.O_RDWR)
         self.process.kill()
         self.process.wait()
         fcntl.lockf(self.kept, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -56,7 +57,7 @@ class Held:
     def clean_up(self) -> None:
         """Nothing of it stays."""
         if self.kept is not None:
-            self.kept.close()
+            os.close(self.kept)
         self.process.send_signal(signal.SIGCONT)
         self.process.terminate()
         self.process.wait()
@@ -144,26 +145,25 @@ def test_claims_json_has_exactly_the_documented_fields(held: Held, run: Run) -> 
     assert not any(whole in done.out for whole in ("alpha-00-0000-0001", "beta-000-0000-0001", "gone-000-0000-0001"))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--state", "gone"], {"gone-000"}),
-        (["--state", "live"], {"alpha-00", "beta-000"}),
-        (["--worker", "1"], {"beta-000"}),
-        (["--worker", "9"], set()),
-        (["--server", "counter", "--worker", "0"], {"alpha-00"}),
-        (["beta-000-0000-0001"], {"beta-000"}),
-        (["gone-000-0000-0001", "--state", "gone"], {"gone-000"}),
-        (["gone-000-0000-0001", "--state", "live"], set()),
-        (["beta-000-0000"], set()),
-        (["nobody"], set()),
-    ],
-)
-def test_claims_can_be_chosen(held: Held, run: Run, arguments: list[str], expected: set[str]) -> None:
+CHOICES: list[tuple[list[str], set[str]]] = [
+    (["--state", "gone"], {"gone-000"}),
+    (["--state", "live"], {"alpha-00", "beta-000"}),
+    (["--worker", "1"], {"beta-000"}),
+    (["--worker", "9"], set()),
+    (["--server", "counter", "--worker", "0"], {"alpha-00"}),
+    (["beta-000-0000-0001"], {"beta-000"}),
+    (["gone-000-0000-0001", "--state", "gone"], {"gone-000"}),
+    (["gone-000-0000-0001", "--state", "live"], set()),
+    (["beta-000"], set()),
+    (["nobody"], set()),
+]
+
+
+def test_claims_can_be_chosen(held: Held, capsys: pytest.CaptureFixture[str]) -> None:
     """By state, worker, server, and by the whole session id alone."""
-    done = run("claims", str(held.config), "--json", *arguments)
-    assert done.status == 0
-    assert {claim["session"] for claim in json.loads(done.out)} == expected
+    for arguments, expected in CHOICES:
+        assert cli.run(["claims", str(held.config), "--json", *arguments]) == 0
+        assert {claim["session"] for claim in json.loads(capsys.readouterr().out)} == expected, arguments
 
 
 def test_an_unknown_server_is_a_usage_error(held: Held, run: Run) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from server_adapters.registry import PRESETS
+from supervisor import cli
 from supervisor.commands.init import AFFINITY, render
 from supervisor.config import Config, load
 
@@ -16,10 +17,12 @@ Run = Callable[..., Any]
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_what_it_writes_is_a_right_config_of_the_preset(run: Run, tmp_path: Path, preset: str) -> None:
+def test_what_it_writes_is_a_right_config_of_the_preset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str
+) -> None:
     """The file loads as it is, with four workers."""
-    done = run("init", "--preset", preset)
-    assert done.status == 0
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["init", "--preset", preset]) == 0
     config = load(tmp_path / "config.yaml")
     server = config.servers["main"]
     assert server.workers == 4
