@@ -47,6 +47,7 @@ class Visit:
         "_send",
         "_session",
         "_status",
+        "_unnamed",
         "_unsent",
         "_withheld",
         "extension",
@@ -78,6 +79,7 @@ class Visit:
         self._unsent = 0  # bytes of the body that the head has announced and that have not been sent
         self._complete = False
         self._nothing = False
+        self._unnamed = False
         self._withheld = False
         self._reply_head: ResponseHead | None = None
         self._body: bytearray | None = bytearray() if reading.wants_reply_body else None
@@ -121,14 +123,19 @@ class Visit:
                 self._withheld = True
                 await self._replies.send(refusal, self._head, self._reading, self._send, seen.issued)
                 return message
-            if own is not None:
-                self._claims.book.end(own, time.monotonic())
+            self._unname()
         elif own is not None:
             if seen.expired:
-                self._claims.book.end(own, time.monotonic())
+                self._unname()
             elif seen.issued is not None or not (self._reading.mints or self._adapter.life.kept_by_reply):
                 own.kept = True
         return message if seen.headers is None else {**message, "headers": list(seen.headers)}
+
+    def _unname(self) -> None:
+        """The reply takes the client's name for the session away: it ends. One that it never knew is not even kept."""
+        self._unnamed = True
+        if self._own is not None and self._reading.session is not None:
+            self._claims.book.end(self._own, time.monotonic())
 
     async def _claim_issued(self, session: str) -> Owned:
         """Claim an id that the app has just given out, before its client learns it."""
@@ -171,7 +178,7 @@ class Visit:
 
     def _settle(self, own: Owned, now: float) -> None:
         book, reading = self._claims.book, self._reading
-        succeeded = self._complete and 200 <= self._status < 300
+        succeeded = self._complete and 200 <= self._status < 300 and (self._issued is own or not self._unnamed)
         if self._nothing:
             return
         if reading.starts:
