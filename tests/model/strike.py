@@ -14,9 +14,14 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, FunctionType
 from typing import Any, Self
 
+from model import mutants
+
 import shmclaims
 
-FOLDER = os.path.dirname(shmclaims.__file__)
+STRUCK = (
+    os.path.dirname(shmclaims.__file__),
+    mutants.__file__,
+)  # code in these files; what a mutant replaces is as well
 TOOL = 4  # sys.monitoring leaves 3 and 4 to whoever comes
 
 
@@ -63,7 +68,7 @@ class Strike:
         self._count()
 
     def _trace(self, frame: FrameType, _event: str, _argument: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(FOLDER):
+        if not frame.f_code.co_filename.startswith(STRUCK):
             return None
         frame.f_trace_opcodes = True
         return self._trace_inside
@@ -82,7 +87,7 @@ def package_code() -> Iterator[CodeType]:
                 holders = vars(value).values() if isinstance(value, type) else (value,)
                 for holder in holders:
                     function = getattr(holder, "__func__", getattr(holder, "fget", holder))
-                    if isinstance(function, FunctionType) and function.__code__.co_filename.startswith(FOLDER):
+                    if isinstance(function, FunctionType) and function.__code__.co_filename.startswith(STRUCK):
                         yield from _nested(function.__code__)
 
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import pytest
 from model.herd import Herd, Worker, until
+from model.mutants import MUTANTS
 from model.strike import Strike, die
 
-from shmclaims import GoneSweep, Handle, Segment, StripeBusy, check
+from shmclaims import DamagedSlot, GoneSweep, Handle, Segment, StripeBusy, check
 from shmclaims.layout import Row, row_word
 
 NOW = 1_700_000_000
@@ -207,3 +208,15 @@ def test_killed_beside_a_rival(herd: Herd, case: Case) -> None:
     until(lambda: ground.words[0] > rounds + 3, "the rival to go on")
     ground.words[1] = 1
     assert herd.bury(rival) == 0
+
+
+@pytest.mark.parametrize("mutant", ["clear-before-post", "commit-before-body"])
+def test_the_kill_points_see(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two wrong orders of stores, which the fuzz meets only by luck, fail here every time."""
+    MUTANTS[mutant](monkeypatch.setattr)
+    herd = Herd()
+    try:
+        with pytest.raises((AssertionError, DamagedSlot, StripeBusy)):
+            strike_everywhere(Ground(herd), CASES[0], alone=True)
+    finally:
+        herd.close()
