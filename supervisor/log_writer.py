@@ -6,14 +6,14 @@ which the shell and every child share. So the file is opened anew where the kern
 are written to with MSG_DONTWAIT.
 
 `DirectWriter` tries once and drops what does not go out: for the supervisor, which has one thread. `QueuedWriter` has
-a bounded queue and a thread: for the workers.
+a bounded queue, and a thread while it is needed: for the workers.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
-import queue
 import select
 import socket
 import stat
@@ -145,9 +145,11 @@ class DirectWriter:
 
 
 class QueuedWriter:
-    """Queues lines for a thread that waits for the reader. Drops what comes when the queue is full.
+    """Writes each line at once; while the reader does not read, queues lines for a thread that waits for it.
 
-    The queue is a SimpleQueue, since its `put` may be interrupted by a signal handler or a finalizer that logs.
+    Normally there is no thread: a worker's last line before a crash is out, and an app that forks does not fork a
+    threaded process on our account. The thread ends when the queue is empty. The lock is held for moments only, and
+    may be taken again by a signal handler or a finalizer that logs.
     """
 
     def __init__(self, sink: Sink, *, lines: int = QUEUE_LINES) -> None:
@@ -155,44 +157,64 @@ class QueuedWriter:
         self._reported = 0
         self._sink = sink
         self._lines = lines
-        self._queue: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
-        self._thread.start()
+        self._queue: collections.deque[bytes] = collections.deque()
+        self._lock = threading.RLock()
+        self._thread: threading.Thread | None = None
+        self._closed = False
 
     def write(self, line: bytes) -> None:
-        """Queue the line, or drop it."""
-        if self._queue.qsize() >= self._lines:
-            self.dropped += 1
-            return
-        missing = self.dropped - self._reported
-        if missing:
-            self._reported += missing
-            line = _report(missing) + line
-        self._queue.put(line)
-
-    def _run(self) -> None:
-        while (line := self._queue.get()) is not None:
-            self._write_whole(line)
-
-    def _write_whole(self, data: bytes) -> None:
-        while data:
-            try:
-                data = data[self._sink.write(data) :]
-            except BlockingIOError:
-                if self._closed.is_set():
-                    return
-                self._sink.wait(FLUSH_SECONDS)
-            except OSError:
+        """Write the line now, or queue it behind those that wait, or drop it."""
+        with self._lock:
+            if len(self._queue) >= self._lines:
                 self.dropped += 1
                 return
+            missing = self.dropped - self._reported
+            if missing:
+                self._reported += missing
+                line = _report(missing) + line
+            if self._thread is None:
+                line = self._try(line)
+            if line:
+                self._queue.append(line)
+                self._start()
+
+    def _try(self, data: bytes) -> bytes:
+        """Write what goes now; what is left. Lines that nobody will ever read are dropped."""
+        try:
+            while data:
+                data = data[self._sink.write(data) :]
+        except BlockingIOError:
+            return data
+        except OSError:  # EPIPE, EIO, ENOSPC: nothing that is worth failing for
+            self.dropped += 1
+            return b""
+        return data
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if self._closed or not self._queue:
+                    self._thread = None
+                    return
+                line = self._queue.popleft()
+            while line and not self._closed:
+                line = self._try(line)
+                if line:
+                    self._sink.wait(FLUSH_SECONDS)
 
     def close(self, seconds: float = FLUSH_SECONDS) -> None:
-        """Let the thread write what is queued, for at most so long."""
-        self._queue.put(None)
-        self._thread.join(seconds)
-        self._closed.set()
-        if not self._thread.is_alive():
+        """Let the thread, where there is one, write what is queued, for at most so long."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(seconds)
+            self._closed = True
+            thread.join(seconds)
+        if self._thread is None:
             self._sink.close()
 
     def discard(self) -> None:

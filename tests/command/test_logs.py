@@ -266,19 +266,59 @@ def test_a_line_that_went_out_in_part_is_ended_before_the_next(full_pipe: tuple[
 
 
 def test_a_forked_child_of_a_worker_logs_too() -> None:
-    """Apps fork: the child has no writer thread, and writes by itself."""
+    """Apps fork: the process has one thread, and what both sides log comes once."""
     code = (
         "logs.configure(LogConfig(), role='x.0')\n"
-        "log.info('parent before')\n"
+        "log.info('before')\n"
+        "assert len(os.listdir('/proc/self/task')) == 1\n"
         "pid = os.fork()\n"
         "if pid == 0:\n"
-        "  log.info('child')\n"
+        "  log.info('in between')\n"
         "  os._exit(0)\n"
         "os.waitpid(pid, 0)\n"
-        "log.info('parent after')\n"
+        "log.info('after')\n"
     )
-    text = stderr_of(code)
-    assert [text.count(part) for part in ("parent before", "child", "parent after")] == [1, 1, 1]
+    assert [line.rpartition(": ")[2] for line in stderr_of(code).splitlines()] == ["before", "in between", "after"]
+
+
+def test_a_child_forked_while_lines_wait_writes_none_of_them(full_pipe: tuple[int, int]) -> None:
+    """The queue and the thread are the parent's; the child writes its own lines by itself."""
+    reader, writer = full_pipe
+    code = (
+        "import time, warnings\n"
+        "warnings.simplefilter('ignore')\n"
+        "logs.configure(LogConfig(), role='x.0')\n"
+        "for n in range(50): log.info('line %d.', n)\n"
+        "pid = os.fork()\n"
+        "if pid == 0:\n"
+        "  sys.stdin.readline()\n"
+        "  log.info('of the child')\n"
+        "  logs.shut_down()\n"
+        "  os._exit(0)\n"
+        "print('forked', flush=True)\n"
+        "os.waitpid(pid, 0)\n"
+        "log.info('the end')\n"
+    )
+    process = script(code, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=writer)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"forked\n"
+    data = read_until(reader, b"line 49.\n")
+    process.stdin.write(b"go\n")
+    process.stdin.close()
+    data += read_until(reader, b"the end\n")
+    process.stdout.close()
+    assert process.wait(SECONDS) == 0
+    lines = [line.rpartition(b": ")[2] for line in data.lstrip(b".").splitlines()]
+    assert lines == [*(b"line %d." % number for number in range(50)), b"of the child", b"the end"]
+
+
+def test_the_last_line_before_a_crash_is_out() -> None:
+    """A worker that kills itself in the next statement has still said why."""
+    code = "logs.configure(LogConfig(), role='x.0')\nlog.info('last words')\nos.kill(os.getpid(), 9)\n"
+    process = script(code, stderr=subprocess.PIPE)
+    _, err = process.communicate(timeout=SECONDS)
+    assert err.endswith(b"last words\n")
 
 
 def test_what_is_queued_at_the_end_is_written() -> None:
