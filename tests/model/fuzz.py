@@ -111,6 +111,7 @@ class Fuzz:
         self.oracle = Oracle(shape.sessions)
         self.segment = Segment.create({"server": "fuzz"}, max_sessions=shape.max_sessions, stripes=shape.stripes)
         self.repair = StripeRepair(self.segment)
+        self._dawdle()
         self.sweep = GoneSweep(self.segment)
         self.workers = workers
         self.living: dict[int, tuple[int, int]] = {}
@@ -119,6 +120,16 @@ class Fuzz:
         self.repairs_seconds: list[float] = []
         self._repair_began: float | None = None
         self._left = [(0, time.monotonic())] * shape.stripes
+
+    def _dawdle(self) -> None:
+        """Between its last look and its verdict the supervisor may be descheduled as well: give the others that time."""
+        finish = self.repair._finish
+
+        def later(stripe: int) -> None:
+            time.sleep(self.rand.random() * 0.001)
+            finish(stripe)
+
+        self.repair._finish = later  # type: ignore[method-assign]
 
     def start(self, index: int) -> None:
         incarnation = self.segment.ring.register(index, now=time.time())
