@@ -46,7 +46,7 @@ class Channel(asyncio.Protocol):
         try:
             unix.check_peer(transport.get_extra_info("socket"), self._server.uid)
         except unix.ForeignPeer as error:
-            logger.error("relay: connection refused: %s", error)
+            logger.error("relay: connection refused: %s", error)  # noqa: TRY400 (the trace says nothing more)
             self._transport.abort()
             return
         self._server.channels.add(self)
@@ -59,7 +59,7 @@ class Channel(asyncio.Protocol):
                 else:
                     self._take(frame)
         except ProtocolError as error:
-            logger.error("relay: an acceptor broke the protocol: %s", error)
+            logger.error("relay: an acceptor broke the protocol: %s", error)  # noqa: TRY400 (as above)
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002

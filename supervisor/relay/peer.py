@@ -36,6 +36,7 @@ class Peer:
         self._idle: list[Link] = []
         self._spare = 0  # so many idle ones were not needed since the last trim
         self._limit = MAX_IDLE
+        self._dead = False  # once dead, for ever: requests that still look at it do so when its pidfd is closed
         self._pidfd: int | None = None
         if pid:
             with contextlib.suppress(OSError):  # dead already, or no descriptor left: the row alone tells
@@ -60,8 +61,11 @@ class Peer:
 
     def dead(self) -> bool:
         """Its row says so, or its process has exited: a stopped supervisor may not have seen that yet."""
-        if not self._is_live():
-            return True
+        if not self._dead:
+            self._dead = not self._is_live() or self._exited()
+        return self._dead
+
+    def _exited(self) -> bool:
         if self._pidfd is None:
             return False
         poll = select.poll()
@@ -75,8 +79,7 @@ class Peer:
             return None
         link = idle.pop()
         link.idle = False
-        if len(idle) < self._spare:
-            self._spare = len(idle)
+        self._spare = min(self._spare, len(idle))
         return link
 
     async def connect(self) -> Link:

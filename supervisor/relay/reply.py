@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import types
 from collections.abc import Coroutine, Generator
 from typing import TYPE_CHECKING, Any
@@ -23,11 +24,14 @@ from supervisor.relay.frames import (
 if TYPE_CHECKING:
     from supervisor.relay.channel import Channel
 
+app_logger = logging.getLogger("uvicorn.error")  # where the server logs an app's errors, and people look for them
+
 # So many bytes of small pieces are gathered at most before they are written.
 GATHER = 64 * 1024
 
 # Headers between two neighbours (RFC 9110, 7.6.1): the acceptor's server makes its own.
-HOP_BY_HOP = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade", b"te"})
+_NAMES = (b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade", b"te")
+HOP_BY_HOP = frozenset((*_NAMES, *(name.title() for name in _NAMES)))  # ASGI says lower case; some apps do not
 
 
 class Reply:
@@ -170,9 +174,6 @@ class Reply:
     def fail(self) -> None:
         """The app has ended without a whole reply: the acceptor answers 500, or breaks the client's connection off."""
         if not (self.complete or self.disconnected):
-            if self._head is not None:  # nobody has seen it
-                self._head = None
-                self._started = False
             self.frame(FAILED)
             self.flush()
             self._end()
@@ -191,14 +192,17 @@ class Reply:
             self._stepping = True
             try:
                 waits_for = app.send(value) if error is None else app.throw(error)
-            except StopIteration:
-                return
-            finally:
+            except BaseException as end:
                 self._stepping = False
-                if self._head is not None or self._pieces or self._frames:
-                    self.flush()
+                self.flush()
+                if type(end) is StopIteration:
+                    return
+                raise
+            self._stepping = False
             error = None
             try:
+                if self._head is not None or self._pieces or self._frames:
+                    self.flush()
                 value = yield waits_for
             except GeneratorExit:
                 app.close()
@@ -226,7 +230,12 @@ class Reply:
     def _seal(self) -> None:
         head, self._head = self._head, None
         if head is not None:
-            self._frames.append(encode(head))
+            try:
+                self._frames.append(encode(head))
+            except Exception:  # too large, or not what MessagePack can say: then there is no reply
+                self._pieces.clear()
+                self._size = 0
+                raise
         if self._pieces:
             self._frames.append(piece_word(self._size))
             self._frames += self._pieces
@@ -240,7 +249,11 @@ class Reply:
 
     def _now(self) -> None:
         self._scheduled = False
-        self.flush()
+        try:
+            self.flush()
+        except Exception as error:
+            app_logger.error("Exception in ASGI application\n", exc_info=error)  # noqa: TRY400 (uvicorn's own words)
+            self.fail()
 
     def _end(self) -> None:
         self.complete = True

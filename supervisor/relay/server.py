@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
@@ -12,13 +11,10 @@ from typing import Any
 from supervisor.relay import unix
 from supervisor.relay.channel import Channel
 from supervisor.relay.frames import Ack, Open, Verdict
-from supervisor.relay.reply import Reply
+from supervisor.relay.reply import Reply, app_logger
 from supervisor.relay.upload import Upload
 
 __all__ = ["Ack", "Open", "RelayServer"]
-
-logger = logging.getLogger("supervisor.relay")
-app_logger = logging.getLogger("uvicorn.error")  # where the server logs an app's errors, and people look for them
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
