@@ -94,9 +94,8 @@ def take_own_exit_handlers() -> None:
     for name in ("multiprocessing.util", "multiprocess.util"):
         if name in sys.modules:
             atexit.register(sys.modules[name]._exit_function)
-    finalize = weakref.finalize
-    if getattr(finalize, "_registered_with_atexit", False):
-        atexit.register(finalize._exitfunc)  # type: ignore[attr-defined]  # else the app's finalizers never run
+    weakref.finalize._registry.clear()  # type: ignore[attr-defined]  # the supervisor's own finalizers
+    weakref.finalize._registered_with_atexit = False  # type: ignore[attr-defined]  # else the app's never run
 
 
 def run_exit_handlers() -> None:

@@ -60,13 +60,11 @@ def raise_descriptor_limit() -> None:
 class Received:
     """A signal as it came.
 
-    sender        pid, 0 when the kernel sent it
-    from_kernel   not from kill(2): the terminal driver's, for instance
+    sender   pid, 0 when the kernel sent it, as it does for a terminal
     """
 
     number: int
     sender: int
-    from_kernel: bool
 
 
 class SignalDescriptor:
@@ -93,7 +91,7 @@ class SignalDescriptor:
                 return received
             for start in range(0, len(data), _SIGINFO_BYTES):
                 number, _, code, sender = _SIGINFO.unpack_from(data, start)
-                received.append(Received(number, 0 if code == SI_KERNEL else sender, code == SI_KERNEL))
+                received.append(Received(number, 0 if code == SI_KERNEL else sender))
 
     def close(self) -> None:
         """Close the descriptor; the signals stay blocked."""

@@ -1,8 +1,9 @@
 """The supervisor's signals, as events.
 
 They are blocked and read from a descriptor: there are no handlers, so nothing interrupts a decision. Rejected: handlers
-that only enqueue, with a wake-up descriptor. They do not say who sent a signal, which is needed twice: one stop that
-reaches guardian and supervisor alike is one order, not two; and the SIGTTOU of a terminal is not an operator's.
+that only enqueue, with a wake-up descriptor. They do not say who sent a signal, and that is needed: one stop that
+reaches guardian and supervisor alike is one order, not two. A blocked SIGTTOU also lets the supervisor write to a
+terminal under `stty tostop`, in whose background it is.
 """
 
 from __future__ import annotations
@@ -49,8 +50,6 @@ class Signals:
                 return events.StopSignal(number.name, forwarded=received.sender == self._guardian)
             case signal.SIGQUIT:
                 return events.QuitSignal()
-            case signal.SIGTTIN | signal.SIGTTOU if received.from_kernel:
-                return None  # the supervisor runs in the terminal's background, and may write there
             case signal.SIGCHLD:
                 return None
             case _:

@@ -238,6 +238,29 @@ def test_an_app_that_never_boots(stubs: Make) -> None:
     assert "given up after 3 failed boots" in service.text
 
 
+def test_last_words_are_heard(stubs: Make) -> None:
+    """A worker that says why it fails and dies while the supervisor looks away: both come at once, in their order."""
+    fail = """
+        import os, signal, time
+        from supervisor import messages
+        os.kill(os.getppid(), signal.SIGSTOP)
+        messages.send(spec.link, messages.BootFailed('ImportError: no oxygen'))
+        note("said", os.getpid())
+        raise SystemExit(3)
+    """
+    service = stubs(workers=1, env={"STUB_BOOT": fail}, boot_tries=1).start(ready=False)
+    worker = service.noted("said")
+    eventually(lambda: zombie(worker), "the worker to have exited")
+    os.kill(service.supervisor, signal.SIGCONT)
+    assert service.wait() == 3
+    assert "try 1 of 1): ImportError: no oxygen" in service.text
+
+
+def zombie(pid: int) -> bool:
+    """Whether a process has exited and is not reaped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
 def test_a_silent_death_while_booting_is_a_failed_boot(stubs: Make) -> None:
     """A crash in a C extension says nothing: the status is what there is to say."""
     service = stubs(

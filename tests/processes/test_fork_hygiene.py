@@ -190,19 +190,28 @@ def test_the_supervisors_exit_handlers_do_not_run_in_a_worker(tmp_path: Path) ->
     """What was registered before the fork belongs to the supervisor."""
     done = run_python(
         """
-        import atexit, os, sys
+        import atexit, os, sys, weakref
         from supervisor import hygiene
-        atexit.register(lambda: os.write(1, b"the parent's\\n"))
-        sys.stdout.flush()
+
+        class Kept: pass
+        kept = Kept()
+
+        def register(whose):
+            atexit.register(os.write, 1, f"the {whose}'s\\n".encode())
+            weakref.finalize(kept, os.write, 1, f"the {whose}'s finalizer\\n".encode())
+
+        register("parent")
         if os.fork() == 0:
             hygiene.take_own_exit_handlers()
-            atexit.register(lambda: os.write(1, b"the child's\\n"))
+            register("child")
             hygiene.run_exit_handlers()
             os._exit(0)
         os.wait()
         """
     )
-    assert done.stdout.splitlines() == ["the child's", "the parent's"]
+    mine, parents = done.stdout.splitlines()[:2], done.stdout.splitlines()[2:]
+    assert sorted(mine) == ["the child's", "the child's finalizer"], done.stderr
+    assert sorted(parents) == ["the parent's", "the parent's finalizer"]
 
 
 def test_a_worker_whose_supervisor_has_gone_ends_at_once() -> None:

@@ -144,7 +144,7 @@ def test_signals_that_come_too_late_hurt_nobody(guarded: type[Guarded]) -> None:
         """
         def run(guardian):
             os.kill(guardian, signal.SIGSTOP)
-            for number in (signal.SIGTERM, signal.SIGHUP):
+            for number in (signal.SIGTERM, signal.SIGTTIN):  # one before and one behind SIGCHLD in the kernel's order
                 os.kill(guardian, number)
             say("sent")
             return 5
