@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from supervisor.relay.body import BodyReplay
 from supervisor.relay.client import RelayClient
@@ -154,7 +154,7 @@ class Pair:
         self.abandoned: list[Open] = []
         self.tasks: set[asyncio.Task[None]] = set()
 
-    async def __aenter__(self) -> Pair:
+    async def __aenter__(self) -> Self:
         self.folder = tempfile.mkdtemp(prefix="gsv-relay-")
         self.server = self.make_server(OWNER)
         await self.server.start(self.path_of(OWNER))
@@ -167,7 +167,9 @@ class Pair:
         )
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: Any, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         await self.client.close()
         self.server.close()
         try:

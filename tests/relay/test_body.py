@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
-
 from relay.conftest import Run
 from relay.pair import Client, until
+
 from supervisor.relay.body import BodyReplay, ClientLeft
 
 

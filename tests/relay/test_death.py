@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-
 from relay.conftest import Run
 from relay.pair import OWNER, Client, scope_of, until
+
 from supervisor.relay.body import BodyReplay
 from supervisor.relay.client import RelayClient
 from supervisor.relay.outcomes import Gone, Order, Outcome, OwnerLost, Taken

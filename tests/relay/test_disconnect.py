@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-
 from relay.conftest import Run
 from relay.pair import Client, Pair, echo, until
+
 from supervisor.relay.frames import Ack
 from supervisor.relay.outcomes import Taken
 
@@ -104,7 +104,7 @@ async def never(message: Any) -> None:
 
 @pytest.mark.parametrize("how", ["send raises", "cancelled in send", "cancelled before the reply"])
 def test_acceptor_ends_it(run: Run, how: str) -> None:
-    """Whatever ends the request at the acceptor, the owner's app gets http.disconnect, and the connection is dropped."""
+    """Whatever ends the request at the acceptor, the owner's app gets http.disconnect; the connection is dropped."""
     app = Witness("read") if how == "cancelled before the reply" else Witness("read", "start")
     sends: dict[str, Callable[[Any], Awaitable[None]]] = {"send raises": fails, "cancelled in send": never}
 
@@ -113,7 +113,7 @@ def test_acceptor_ends_it(run: Run, how: str) -> None:
             for _ in range(2):
                 app.at, app.end = "", None
                 client = Client(b"x")
-                client.send = sends.get(how, client.send)  # type: ignore[method-assign]
+                client.send = sends.get(how, client.send)  # type: ignore[method-assign, assignment]
                 relay = asyncio.ensure_future(pair.relay(client))
                 await until(lambda: app.at)
                 if how == "send raises":

@@ -8,9 +8,9 @@ import tracemalloc
 from typing import Any
 
 import pytest
-
 from relay.conftest import Run
 from relay.pair import Client, Pair, read_all, reply, settled, until
+
 from supervisor.relay.channel import Channel
 from supervisor.relay.outcomes import Taken
 

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
 from relay.conftest import Run
 from relay.pair import OWNER, Client, Pair, echo, reply, until
+
 from supervisor.relay import unix
-from supervisor.relay.frames import TAKEN, encode
+from supervisor.relay.frames import TAKEN, Head, encode
 from supervisor.relay.outcomes import Gone, Outcome, Overloaded, OwnerLost, Taken, Unreachable
 
 
@@ -115,17 +115,11 @@ def test_full_queue(run: Run) -> None:
                 connection, _ = await asyncio.to_thread(listener.accept)
                 reader, writer = await asyncio.open_unix_connection(sock=connection)
                 assert b"owned" in await reader.read(1000)
-                writer.write(encode_reply())
+                writer.write(encode(Head(200, [], b"ok")))
                 assert await relay == Taken()
                 writer.close()
 
     run(test())
-
-
-def encode_reply() -> bytes:
-    from supervisor.relay.frames import Head
-
-    return encode(Head(200, [], b"ok"))
 
 
 def test_connections_closed_without_an_answer(run: Run) -> None:
@@ -298,11 +292,20 @@ def test_acceptor_speaks_nonsense(run: Run, caplog: pytest.LogCaptureFixture, wo
     run(test())
 
 
+def sleeper() -> subprocess.Popen[bytes]:
+    """A process that exits when its stdin is closed."""
+    return subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+
+
+def exists(path: str) -> bool:
+    return os.path.exists(path)
+
+
 def test_exit_that_no_row_tells(run: Run) -> None:
     """A process that has exited is dead though its row still says live: the supervisor may be stopped."""
 
     async def test() -> None:
-        process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+        process = sleeper()
         assert process.stdin is not None
         async with Pair(echo, pid=process.pid, reach_seconds=60.0) as pair:
             relay = asyncio.ensure_future(pair.relay(Client(b"x"), owner=8))
@@ -357,7 +360,7 @@ def test_private_socket(run: Run) -> None:
             assert await pair.relay(Client(b"x"), owner=8) == Taken()
             other.close()
             await until(lambda: not other.channels)
-            assert not os.path.exists(pair.path_of(8))
+            assert not exists(pair.path_of(8))
             with pytest.raises(OSError, match=f"may have {unix.MAX_PATH} bytes, found 2"):
                 await other.start(pair.path_of(8) + "x" * 200)
 
@@ -378,7 +381,7 @@ def test_stop_listening(run: Run) -> None:
             waiting = asyncio.ensure_future(pair.ask("GET", "/wait"))
             await until(lambda: pair.ran)
             pair.server.stop_listening()
-            assert not os.path.exists(pair.path_of(OWNER))
+            assert not exists(pair.path_of(OWNER))
             assert type((await pair.ask())[0]) is Unreachable
             go.set()
             assert (await waiting)[0] == Taken()

@@ -7,9 +7,9 @@ import logging
 from typing import Any
 
 import pytest
-
 from relay.conftest import Run
 from relay.pair import OWNER, App, Client, Pair, echo, read_all, reply, scope_of, until
+
 from supervisor.relay import peer as peer_module
 from supervisor.relay.body import BodyReplay
 from supervisor.relay.frames import MAX_STRUCT, Ack, Open
