@@ -219,6 +219,21 @@ def test_a_reader_that_goes_on_learns_how_many_lines_are_missing(kind: str, full
     log.close()
 
 
+def test_lines_keep_their_order_behind_a_slow_reader(full_pipe: tuple[int, int]) -> None:
+    """Lines come one after the other, whether they went out at once or had to wait."""
+    reader, writer = full_pipe
+    log = QueuedWriter(Sink(writer), lines=100_000)
+    data = b""
+    for number in range(20_000):
+        log.write(b"line %d\n" % number)
+        if number % 200 == 0:
+            data += os.read(reader, 4096)
+    data += read_until(reader, b"line 19999\n")
+    assert data.lstrip(b".") == b"".join(b"line %d\n" % number for number in range(20_000))
+    assert log.dropped == 0
+    log.close()
+
+
 def test_the_flags_of_the_inherited_stderr_are_left_alone(full_pipe: tuple[int, int]) -> None:
     """O_NONBLOCK belongs to the open file, which the shell and every child share."""
     _, writer = full_pipe
