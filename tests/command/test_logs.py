@@ -226,7 +226,7 @@ def test_lines_keep_their_order_behind_a_slow_reader(full_pipe: tuple[int, int])
     data = b""
     for number in range(20_000):
         log.write(b"line %d\n" % number)
-        if number % 200 == 0:
+        if number % 1000 == 0:
             data += os.read(reader, 4096)
     data += read_until(reader, b"line 19999\n")
     assert data.lstrip(b".") == b"".join(b"line %d\n" % number for number in range(20_000))
