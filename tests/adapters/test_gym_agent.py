@@ -89,6 +89,8 @@ def test_replies() -> None:
     assert adapter.reply(request("GET", "/"), Reading(), None, reply(200, plain)).headers is None
     assert adapter.reply(request("GET", "/"), Reading(), None, reply(200, named)).headers == reply().headers
     assert fields(adapter.reply(request(path=SEED), Reading(starts=True), None, reply(200, named))) == {"issued": SID}
+    stateless = Reading(stateless=True)
+    assert adapter.reply(request(), stateless, None, reply(200, named)).headers == reply().headers
     assert fields(adapter.reply(request(), Reading(SID), SID, reply(200, named))) == {"issued": SID}
     assert fields(adapter.reply(request(), Reading(SID), SID, reply(200, plain))) == {"expired": True}
 
