@@ -17,6 +17,7 @@ from typing import Any, Literal
 import multiprocess
 
 from supervisor.config import ServerConfig
+from supervisor.linux import die_with_parent
 
 
 @dataclass
@@ -44,7 +45,7 @@ def inspect(name: str, server: ServerConfig) -> AppReport:
     """Import the app of a server in a child process, for at most its boot_seconds."""
     fork = multiprocess.get_context("fork")
     receiver, sender = fork.Pipe(duplex=False)
-    child = fork.Process(target=_child, args=(sender, name, server))
+    child = fork.Process(target=_child, args=(sender, name, server, os.getpid()))
     child.start()
     sender.close()
     try:
@@ -69,7 +70,8 @@ def _received(receiver: Any, child: Any, server: ServerConfig) -> AppReport:
     return report
 
 
-def _child(sender: Any, name: str, server: ServerConfig) -> None:
+def _child(sender: Any, name: str, server: ServerConfig, parent: int) -> None:
+    die_with_parent(parent)
     os.setpgid(0, 0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)

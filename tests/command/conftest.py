@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from command.held import Held
 
 from ops import service
 from ops.dump import Views
@@ -103,3 +106,30 @@ def _ready(config: Path) -> bool:
     with Views(found) as views:
         servers = views.status(now=time.monotonic())["servers"].values()
     return all(worker["state"] == "ready" for server in servers for worker in server["workers"] or [{"state": ""}])
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Iterator[Held]:
+    """A supervisor's belongings, with 3 workers and 4 claims."""
+    held = Held(tmp_path)
+    yield held
+    held.clean_up()
+    assert not [name for name in os.listdir("/dev/shm") if held.segment[1:] in name]
+
+
+@pytest.fixture
+def full_pipe() -> Iterator[tuple[int, int]]:
+    """A pipe whose buffer is full and whose reader does not read: (read end, write end)."""
+    reader, writer = os.pipe()
+    flags = fcntl.fcntl(writer, fcntl.F_GETFL)
+    fcntl.fcntl(writer, fcntl.F_SETFL, flags | os.O_NONBLOCK)
+    try:
+        while True:
+            os.write(writer, b"." * 4096)
+    except BlockingIOError:
+        pass
+    fcntl.fcntl(writer, fcntl.F_SETFL, flags)
+    yield reader, writer
+    for descriptor in (reader, writer):
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
