@@ -244,6 +244,8 @@ def test_last_words_are_heard(stubs: Make) -> None:
         import os, signal, time
         from supervisor import messages
         os.kill(os.getppid(), signal.SIGSTOP)
+        while open(f"/proc/{os.getppid()}/stat").read().rpartition(")")[2].split()[0] != "T":
+            time.sleep(0.01)
         messages.send(spec.link, messages.BootFailed('ImportError: no oxygen'))
         note("said", os.getpid())
         raise SystemExit(3)

@@ -111,6 +111,18 @@ def test_a_taken_port() -> None:
     found.close()
 
 
+def test_a_port_that_closed_connections_still_remember() -> None:
+    """A restart need not wait for the TIME_WAIT of what the predecessor closed."""
+    found = opened("127.0.0.1:0")
+    with socket.create_connection(found.sockets[0].getsockname()) as client:
+        found.sockets[0].accept()[0].close()
+        client.recv(1)
+    found.close()
+    again = opened(found.address)
+    assert accepts(again.sockets[0])
+    again.close()
+
+
 def test_a_port_held_with_reuseport() -> None:
     """Another service's SO_REUSEPORT does not let us in beside it."""
     with socket.socket() as other:

@@ -9,6 +9,7 @@ import select
 import signal
 import socket
 import subprocess
+import textwrap
 from collections.abc import Callable
 
 import pytest
@@ -47,10 +48,11 @@ def test_a_stop_goes_in_order(stubs: Make, number: int) -> None:
 
 def test_clients_are_refused_as_soon_as_a_stop_begins(stubs: Make) -> None:
     """The supervisor's copy of the public socket does not keep them waiting in a backlog that nobody reads."""
-    close_too = {**NOTE_STOP, "STUB_STOP": "for one in spec.listeners: one.close()\n" + NOTE_STOP["STUB_STOP"]}
-    close_too["STUB_STOP"] = "\n".join(line.strip() for line in close_too["STUB_STOP"].splitlines())
-    close_too["STUB_STOP"] = close_too["STUB_STOP"].replace("time.sleep(0.01)", " time.sleep(0.01)")
-    service = stubs(workers=2, env=close_too).start()
+    env = {
+        **NOTE_STOP,
+        "STUB_STOP": "for one in spec.listeners: one.close()\n" + textwrap.dedent(NOTE_STOP["STUB_STOP"]),
+    }
+    service = stubs(workers=2, env=env, timeouts={"graceful_seconds": 600}).start()
     port = service.port
     service.signal(signal.SIGTERM)
     for index in range(2):
