@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import json
 import os
+import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
 
 from conformance import app as gym
+from conformance.player import Headers, Note, Player, Reply
+from conformance.script import WINDOW, Case
 
 from server_adapters import registry
 from shmclaims import RowState, Segment, check
@@ -18,6 +21,8 @@ from shmclaims.layout import HEADER
 from supervisor.config import Config, ServerConfig
 from supervisor.routing.assembly import Routing, assemble
 from supervisor.worker_spec import WorkerSpec
+
+AT_ONCE = 16
 
 
 class Worker:
@@ -62,16 +67,18 @@ class Worker:
 class MemoryFleet:
     """Workers of one server in one event loop."""
 
-    def __init__(self, kind: str, folder: Path, *, workers: int, affinity: dict[str, Any], placement: str) -> None:
-        self.kind = kind
+    def __init__(self, case: Case, folder: Path, *, affinity: dict[str, Any]) -> None:
+        self.kind = case.kind
         self.folder = folder
-        preset = "gym-resources" if kind == "resources" else "gym-agent"
+        self.root_path = case.root_path
+        preset = "gym-resources" if case.kind == "resources" else "gym-agent"
         self.server = ServerConfig.model_validate(
             {
                 "app": "conformance.app:none",
-                "workers": workers,
-                "placement": placement,
+                "workers": case.workers,
+                "placement": case.placement,
                 "affinity": {"preset": preset, **affinity},
+                "claims": {"max_sessions": case.max_sessions},
             }
         )
         self.config = Config.model_validate(
@@ -116,33 +123,57 @@ class MemoryFleet:
             return None
         return claim.index if claim.state == "live" else "gone"
 
-    async def ask(
-        self, on: int, method: str, path: str, *, headers: list[tuple[bytes, bytes]], body: bytes
-    ) -> tuple[int, list[tuple[bytes, bytes]], bytes, int | None]:
+    def live(self) -> set[str]:
+        """The digests of all live claims."""
+        return {digest for digest, claim in self.segment.table.dump() if claim.state == "live"}
+
+    def private_sockets(self) -> int:
+        """How many there are."""
+        return sum(path.is_socket() for path in self.folder.iterdir())
+
+    async def ask(self, on: int, method: str, path: str, *, headers: Headers, body: bytes) -> Reply:
         """One request to a worker: status, headers, body, and the worker whose app ran it."""
-        sent = False
+        pieces = [{"type": "http.request", "body": body, "more_body": False}]
+        messages = await self.exchange(on, method, path, headers, pieces, leaves=False)
+        start = messages[0]
+        got = [(bytes(name).lower(), bytes(value)) for name, value in start["headers"]]
+        content = b"".join(message.get("body", b"") for message in messages[1:])
+        ran = dict(got).get(b"x-ran")
+        return start["status"], got, content, None if ran is None else int(ran)
+
+    async def leave(self, on: int, method: str, path: str, *, headers: Headers, body: bytes, in_body: bool) -> None:
+        """A client that leaves in the middle of its body, or before the reply."""
+        sent = body[: len(body) // 2] if in_body else body
+        pieces = [{"type": "http.request", "body": sent, "more_body": in_body}]
+        await self.exchange(on, method, path, headers, pieces, leaves=True)
+
+    async def exchange(
+        self, on: int, method: str, path: str, headers: Headers, pieces: list[dict[str, Any]], *, leaves: bool
+    ) -> list[dict[str, Any]]:
+        """Run one request through a worker's router; what it sent."""
         messages: list[dict[str, Any]] = []
 
         async def receive() -> dict[str, Any]:
-            nonlocal sent
-            if sent:
+            if pieces:
+                return pieces.pop(0)
+            if not leaves:
                 await asyncio.Event().wait()
-            sent = True
-            return {"type": "http.request", "body": body, "more_body": False}
+            return {"type": "http.disconnect"}
 
         async def send(message: dict[str, Any]) -> None:
             messages.append(message)
 
+        full = self.root_path + path
         scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": "1.1",
             "method": method,
             "scheme": "http",
-            "path": path,
-            "raw_path": path.encode(),
+            "path": full,
+            "raw_path": full.encode(),
             "query_string": b"",
-            "root_path": "",
+            "root_path": self.root_path,
             "headers": headers,
             "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 2),
@@ -153,16 +184,23 @@ class MemoryFleet:
         except RuntimeError as error:
             # A local app's error reaches the server, which logs it; the reply was made by Starlette before that.
             assert str(error) == "asked for", error
-        start = messages[0]
-        got = [(bytes(name).lower(), bytes(value)) for name, value in start["headers"]]
-        content = b"".join(message.get("body", b"") for message in messages[1:])
-        ran = dict(got).get(b"x-ran")
-        return start["status"], got, content, None if ran is None else int(ran)
+        return messages
 
 
-def as_json(body: bytes) -> Any:
-    """The body as JSON, or {}."""
-    try:
-        return json.loads(body)
-    except ValueError:
-        return {}
+async def play_all(cases: Iterable[Case], note: Note) -> None:
+    """Play cases at once, each on a fleet of its own, and note what became of each."""
+    turns = asyncio.Semaphore(AT_ONCE)
+
+    async def play_one(case: Case) -> None:
+        affinity = {"session_close_retry_window_seconds": WINDOW, **case.affinity}
+        async with turns:
+            try:
+                with tempfile.TemporaryDirectory() as folder:
+                    async with MemoryFleet(case, Path(folder), affinity=affinity) as fleet:
+                        await Player(fleet, case).play()
+            except Exception as error:
+                note(case, error)
+            else:
+                note(case, None)
+
+    await asyncio.gather(*(play_one(case) for case in cases))
