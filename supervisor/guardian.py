@@ -49,12 +49,14 @@ def guard(run: Callable[[int], int]) -> int:
         the supervisor's exit status; 1 when a signal killed it
 
     """
+    _open_standard_streams()
     become_subreaper()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, WAITED)
     spared = children.pids()  # of a shell that has exec'd us, say
     guardian = os.getpid()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()  # or the child would write it again
     pid = os.fork()
     if pid == 0:
         _be_supervisor(run, guardian)
@@ -73,6 +75,15 @@ def guard(run: Callable[[int], int]) -> int:
         while signal.sigtimedwait(WAITED, 0) is not None:  # meant for what has just ended
             pass
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _open_standard_streams() -> None:
+    """Started with a standard stream closed, the next file opened would take its number and be written to as a log."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
 
 
 def _be_supervisor(run: Callable[[int], int], guardian: int) -> None:

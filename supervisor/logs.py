@@ -16,7 +16,7 @@ import sys
 import time
 from typing import Any
 
-from supervisor.config_models import LogConfig
+from supervisor.config.models import LogConfig
 from supervisor.log_writer import MAX_LINE_BYTES, DirectWriter, LineWriter, QueuedWriter, Sink
 
 SINGLE_THREADED_ROLES = ("guardian", "supervisor")

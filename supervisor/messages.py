@@ -1,4 +1,4 @@
-"""The vocabulary between the supervisor and a worker: one datagram of MessagePack for each message.
+"""The link between the supervisor and a worker: one datagram of MessagePack for each message of the vocabulary.
 
 The link is a SOCK_SEQPACKET pair, so messages keep their borders and the end of the other side is an empty read. Both
 sides are non-blocking; a worker says at most four things in its life, which the socket's buffer always holds.
@@ -10,42 +10,36 @@ import socket
 
 import msgspec
 
+from supervisor.core.messages import (
+    BootFailed,
+    Drained,
+    Finish,
+    FromWorker,
+    Quiet,
+    Ready,
+    StopAccepting,
+    ToWorker,
+)
+
+__all__ = [
+    "BootFailed",
+    "Drained",
+    "Finish",
+    "FromWorker",
+    "LinkClosed",
+    "Quiet",
+    "Ready",
+    "StopAccepting",
+    "ToWorker",
+    "receive_from_worker",
+    "receive_to_worker",
+    "send",
+]
+
 MAX_TRACEBACK_CHARS = 50_000
 """A datagram has to fit the socket's send buffer, 208 KiB by default on Linux, also at 4 bytes for each character."""
 
 MAX_DATAGRAM_BYTES = 256 * 1024
-
-
-class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """Worker: the lifespan's start-up is done, the private socket listens, public connections are accepted."""
-
-
-class BootFailed(msgspec.Struct, frozen=True, tag="boot_failed"):
-    """Worker: the app cannot be had; it exits with status 3 next."""
-
-    traceback: str
-
-
-class Quiet(msgspec.Struct, frozen=True, tag="quiet"):
-    """Worker, after StopAccepting: no public connection is left, so none of its relays is in flight."""
-
-
-class Drained(msgspec.Struct, frozen=True, tag="drained"):
-    """Worker, after StopAccepting: its last session has ended."""
-
-
-class StopAccepting(msgspec.Struct, frozen=True, tag="stop_accepting"):
-    """Supervisor: close the public listeners, refuse placements; the private socket stays."""
-
-
-class Finish(msgspec.Struct, frozen=True, tag="finish"):
-    """Supervisor: shut the lifespan down and exit with status 0 within `seconds`; then comes SIGKILL."""
-
-    seconds: float
-
-
-FromWorker = Ready | BootFailed | Quiet | Drained
-ToWorker = StopAccepting | Finish
 
 _encoder = msgspec.msgpack.Encoder()
 _from_worker = msgspec.msgpack.Decoder(FromWorker)

@@ -74,8 +74,9 @@ class RuntimeDir:
     def clean(self) -> None:
         """Remove sockets and supervisor.json; the lock says that nobody else uses them."""
         for entry in os.scandir(self.path):
-            ours = entry.name in (CONTROL, STATE) or _PRIVATE_SOCKET.fullmatch(entry.name)
-            if ours and (entry.name == STATE or stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)):
+            written = entry.name == STATE or entry.name.startswith(f".{STATE}.")
+            named = entry.name == CONTROL or _PRIVATE_SOCKET.fullmatch(entry.name)
+            if written or (named and stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(entry.path)
 

@@ -10,7 +10,7 @@ import click
 
 from supervisor.commands.inspect_app import AppReport, inspect
 from supervisor.config import Config, ServerConfig, load
-from supervisor.config_checks import same_cookie
+from supervisor.config.checks import same_cookie
 from supervisor.errors import BootError, ConfigError
 
 OURS = ("supervisor", "ops", "shmclaims", "server_adapters", "examples")

@@ -7,7 +7,7 @@ from typing import Literal
 
 from supervisor.core.events import Worker
 from supervisor.core.worker_state import State
-from supervisor.messages import ToWorker
+from supervisor.core.messages import ToWorker
 
 Level = Literal["debug", "info", "warning", "error"]
 

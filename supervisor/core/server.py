@@ -14,7 +14,7 @@ from supervisor.core.backoff import BackoffPolicy
 from supervisor.core.effects import CloseListeners, Effect, Kill, Level, Send, Spawn, Terminate
 from supervisor.core.seat import Seat
 from supervisor.core.worker_state import State, Step
-from supervisor.messages import Finish, StopAccepting
+from supervisor.core.messages import Finish, StopAccepting
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,8 @@ class Channel(asyncio.Protocol):
     def write_two(self, word: bytes, data: memoryview) -> None:
         """Send now, without a copy."""
         if not self.lost:
-            self._transport.writelines((word, data))
+            self._transport.write(word)
+            self._transport.write(data)
 
     def done(self) -> None:
         """The reply is complete: the acceptor may send another request."""

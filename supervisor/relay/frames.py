@@ -34,6 +34,9 @@ MAX_STRUCT: Final = 1 << 20
 INLINE_BODY: Final = 64 * 1024
 # Bodies are cut into frames of this size: a writer looks at the back-pressure between two of them.
 CHUNK: Final = 256 * 1024
+# A piece above this size is written by itself, behind its word: below it a copy is cheaper than a second call.
+# (transport.writelines would be both, but asyncio's of Python 3.12 and 3.13 forgets the back-pressure: CVE-2024-12254.)
+COPIED: Final = 16 * 1024
 
 HeaderList = list[tuple[bytes, bytes]]
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from supervisor.relay.frames import CHUNK, Frame, FrameReader, ProtocolError, last_word, piece_word
+from supervisor.relay.frames import CHUNK, COPIED, Frame, FrameReader, ProtocolError, last_word, piece_word
 
 logger = logging.getLogger("supervisor.relay")
 
@@ -106,15 +106,16 @@ class Link(asyncio.Protocol):
     async def write_body(self, data: bytes, *, more: bool) -> None:
         """Send a piece of the request's body, and wait while the owner does not take what was sent before."""
         size = len(data)
-        if size <= CHUNK:
-            self.transport.writelines((piece_word(size) if more else last_word(size), data))
+        if size <= COPIED:
+            self.transport.write((piece_word(size) if more else last_word(size)) + data)
             await self._drain()
             return
         view = memoryview(data)
         for start in range(0, size, CHUNK):
             piece = view[start : start + CHUNK]
             word = piece_word if more or start + CHUNK < size else last_word
-            self.transport.writelines((word(len(piece)), piece))
+            self.transport.write(word(len(piece)))
+            self.transport.write(piece)
             await self._drain()
             if self.lost:
                 return

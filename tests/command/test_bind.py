@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.config_bind import Bind, FormError
+from supervisor.config.bind import Bind, FormError
 
 PORTS = st.integers(0, 65535)
 LABEL = st.text(string.ascii_lowercase + string.digits, min_size=1, max_size=20)

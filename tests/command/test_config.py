@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.config import Affinity, Bind, Config, ServerConfig, load, locate
-from supervisor.config_yaml import parse
+from supervisor.config.document import parse
 from supervisor.errors import ConfigError
 
 APP = "servers:\n  a:\n    app: m:app\n"

@@ -11,9 +11,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from supervisor.config_bind import FormError
-from supervisor.config_models import Config
-from supervisor.config_yaml import Document, Path
+from supervisor.config.bind import FormError
+from supervisor.config.document import Document, Path
+from supervisor.config.models import Config
 from supervisor.errors import shape
 
 SECRET_KEYS = {"secret"}

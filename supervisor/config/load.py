@@ -15,36 +15,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from supervisor import config_checks, config_paths, config_yaml
-from supervisor.config_bind import Bind
-from supervisor.config_errors import add_validation_problems, describe, key, shape_tail
-from supervisor.config_models import (
-    MAX_WORKERS,
-    Affinity,
-    ClaimsConfig,
-    Config,
-    LogConfig,
-    Recycle,
-    ServerConfig,
-    Timeouts,
-)
-from supervisor.config_yaml import Document
+from supervisor.config import checks, paths
+from supervisor.config.document import Document, parse
+from supervisor.config.errors import add_validation_problems, describe, key, shape_tail
+from supervisor.config.models import Config
 from supervisor.errors import ConfigError
-
-__all__ = [
-    "MAX_WORKERS",
-    "Affinity",
-    "Bind",
-    "ClaimsConfig",
-    "Config",
-    "LogConfig",
-    "Place",
-    "Recycle",
-    "ServerConfig",
-    "Timeouts",
-    "load",
-    "locate",
-]
 
 
 @dataclass(frozen=True)
@@ -80,10 +55,10 @@ def load(path: str | os.PathLike[str], environment: Mapping[str, str] = os.envir
             config = Config.model_validate(document.data, context={"folder": folder})
         except ValidationError as error:
             add_validation_problems(document, error)
-        config_checks.add_problems(document, folder)
+        checks.add_problems(document, folder)
     if document.problems or config is None:
         raise ConfigError(_lines(source, document))
-    return config.with_origin(source, config_checks.warnings(config), document.lines)
+    return config.with_origin(source, checks.warnings(config), document.lines)
 
 
 def locate(path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ) -> Place:
@@ -99,15 +74,15 @@ def locate(path: str | os.PathLike[str], environment: Mapping[str, str] = os.env
     document.problems = [
         problem for problem in document.problems if not problem.path or problem.path[0] in ("name", "runtime_dir")
     ]
-    name, runtime_dir = data.get("name", config_paths.default_name(source)), data.get("runtime_dir")
-    if ("name",) not in document.broken and not (isinstance(name, str) and config_paths.NAME.fullmatch(name)):
-        document.complain(("name",), shape_tail(describe(name), config_paths.NAME_FORM))
+    name, runtime_dir = data.get("name", paths.default_name(source)), data.get("runtime_dir")
+    if ("name",) not in document.broken and not (isinstance(name, str) and paths.NAME.fullmatch(name)):
+        document.complain(("name",), shape_tail(describe(name), paths.NAME_FORM))
     if runtime_dir is not None and not (isinstance(runtime_dir, str) and runtime_dir and "\0" not in runtime_dir):
         document.complain(("runtime_dir",), shape_tail(describe(runtime_dir), "the path of a folder"))
     if document.problems:
         raise ConfigError(_lines(source, document))
     if runtime_dir is None:
-        places = config_paths.candidates(name, environment)
+        places = paths.candidates(name, environment)
     else:
         places = [Path(os.path.normpath(os.path.join(os.path.abspath(source.parent), runtime_dir)))]
     return Place(name, tuple(places), Path(os.path.abspath(source)))
@@ -123,7 +98,7 @@ def _read(source: Path, environment: Mapping[str, str]) -> Document:
     except UnicodeDecodeError as error:
         line = source.read_bytes()[: error.start].count(b"\n") + 1
         raise ConfigError([f"{source}:{line}: found bytes that are not UTF-8, expected UTF-8"]) from None
-    return config_yaml.parse(text, environment)
+    return parse(text, environment)
 
 
 def _fill_in(document: Document, source: Path, folder: str, environment: Mapping[str, str]) -> None:
@@ -132,9 +107,9 @@ def _fill_in(document: Document, source: Path, folder: str, environment: Mapping
     document.data = data
     if not isinstance(data, dict):
         return
-    data.setdefault("name", config_paths.default_name(source))
+    data.setdefault("name", paths.default_name(source))
     if data.get("runtime_dir") is None:
-        data["runtime_dir"] = str(config_paths.default_runtime_dir(str(data["name"]), environment))
+        data["runtime_dir"] = str(paths.default_runtime_dir(str(data["name"]), environment))
     elif isinstance(data["runtime_dir"], str) and data["runtime_dir"]:
         data["runtime_dir"] = os.path.normpath(os.path.join(folder, data["runtime_dir"]))
     if data.get("log", ...) is None:

@@ -9,12 +9,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from supervisor import config_uvicorn
-from supervisor.config_bind import UNIX_PATH_BYTES, Bind, FormError
-from supervisor.config_errors import SECRET_KEYS, describe, found_at, shape_tail
-from supervisor.config_models import MAX_WORKERS, Affinity, Config, Recycle, ServerConfig, Timeouts
-from supervisor.config_paths import NAME, NAME_FORM, SOCKET_SUFFIX
-from supervisor.config_yaml import Document, Path
+from supervisor.config import uvicorn_options
+from supervisor.config.bind import UNIX_PATH_BYTES, Bind, FormError
+from supervisor.config.document import Document, Path
+from supervisor.config.errors import SECRET_KEYS, describe, found_at, shape_tail
+from supervisor.config.models import MAX_WORKERS, Affinity, Config, Recycle, ServerConfig, Timeouts
+from supervisor.config.paths import NAME, NAME_FORM, SOCKET_SUFFIX
 
 
 def add_problems(document: Document, folder: str) -> None:
@@ -31,7 +31,7 @@ def add_problems(document: Document, folder: str) -> None:
         path: Path = ("servers", name)
         _check_affinity(document, path, server)
         for key, value in _mapping(server.get("uvicorn")).items():
-            if problem := config_uvicorn.problem(key, value):
+            if problem := uvicorn_options.problem(key, value):
                 document.complain((*path, "uvicorn", key), problem)
     _check_binds(document, servers, folder)
     _check_socket_paths(document, data, servers)

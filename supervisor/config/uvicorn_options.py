@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from supervisor.config_errors import describe, shape_tail
+from supervisor.config.errors import describe, shape_tail
 
 _BIND = "say it with the server's own `bind`"
 _APP = "say it with the server's own `app` and `factory`"

@@ -1,7 +1,7 @@
 """The config's keys, types and defaults.
 
 Each field's description says what is expected there; config errors quote it. The models check one value at a time;
-what concerns several keys at once (workers without affinity, two servers with one bind) is in config_checks.
+what concerns several keys at once (workers without affinity, two servers with one bind) is in checks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationInfo, field_validator
 
-from supervisor.config_bind import FORMS, Bind, FormError
+from supervisor.config.bind import FORMS, Bind, FormError
 
 MAX_WORKERS = 120
 """A server's worker ring has 256 rows; a reload runs two generations, and dead rows wait for their repair."""
