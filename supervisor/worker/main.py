@@ -1,0 +1,160 @@
+"""A worker: the user's app under uvicorn, with the router around it and the supervisor on the other end of a link.
+
+fork -> load the app -> lifespan start-up -> private socket -> public listener -> Ready
+StopAccepting -> public listener closed -> Quiet once no public connection is left
+Finish -> relayed requests end -> lifespan shut-down -> exit 0
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import traceback
+from typing import Any
+
+import uvicorn
+
+from server_adapters import registry
+from server_adapters.adapter import Adapter
+from supervisor import logs, messages
+from supervisor.worker.apps import AppError, app_traceback, load_app
+from supervisor.worker.heartbeat import Heartbeat
+from supervisor.worker.lifespan import Lifespan
+from supervisor.routing.assembly import Routing, assemble
+from supervisor.worker.serving import Server
+from supervisor.worker_spec import WorkerSpec
+
+logger = logging.getLogger("gym_supervise.worker")
+
+BOOT_FAILED = 3
+
+
+def main(spec: WorkerSpec) -> int:
+    """Run one worker to its end, in a process just forked for it. Returns its exit status."""
+    logs.configure(spec.config.log, role=f"{spec.name}.{spec.index}")
+    spec.segment.table.bind(spec.incarnation, spec.index)
+    try:
+        app, asgi = load_app(spec.server)
+        adapter = registry.build(_affinity(spec), app, server=spec.name)
+    except AppError as error:
+        return _boot_failed(spec, str(error))
+    except registry.AffinityError as error:
+        return _boot_failed(spec, f"servers.{spec.name}.affinity.{error.key}: {error}")
+    except BaseException as error:
+        # An app may call sys.exit while it is imported.
+        return _boot_failed(spec, app_traceback(error))
+    loop = uvicorn.Config(asgi, log_config=None, loop=spec.server.uvicorn.get("loop", "auto")).get_loop_factory()
+    with asyncio.Runner(loop_factory=loop) as runner:
+        return runner.run(_serve(spec, asgi, adapter))
+
+
+async def _serve(spec: WorkerSpec, app: Any, adapter: Adapter) -> int:
+    return await Worker(spec, app, adapter).run()
+
+
+def _affinity(spec: WorkerSpec) -> dict[str, Any]:
+    return {"preset": "none"} if spec.server.affinity is None else spec.server.affinity.options()
+
+
+def _boot_failed(spec: WorkerSpec, text: str) -> int:
+    try:
+        messages.send(spec.link, messages.BootFailed(text))
+    except messages.LinkClosed:
+        logger.error("the app failed to boot and the supervisor is gone:\n%s", text)  # noqa: TRY400 - text has it
+    return BOOT_FAILED
+
+
+class Worker:
+    """One worker between its fork and its exit. Everything here runs in its event loop."""
+
+    def __init__(self, spec: WorkerSpec, app: Any, adapter: Adapter) -> None:
+        self.spec = spec
+        self.lifespan = Lifespan(app)
+        self.routing: Routing = assemble(spec, self.lifespan, adapter)
+        options = {key: value for key, value in spec.server.uvicorn.items() if key != "interface"}
+        config = uvicorn.Config(
+            self.routing.router, interface="asgi3", log_config=options.pop("log_config", None), **options
+        )
+        config.load()
+        self.server = Server(config, opens=self._open, drains=self._drain)
+        self._heartbeat = Heartbeat(self.routing.row, self._connections)
+        self._quiet: asyncio.Task[None] | None = None
+        self._finish_at_once = False
+
+    async def run(self) -> int:
+        """Serve until told to finish. Returns the exit status."""
+        loop = asyncio.get_running_loop()
+        link = self.spec.link
+        loop.add_reader(link.fileno(), self._on_link)
+        loop.add_signal_handler(signal.SIGTERM, self._on_terminate)
+        self._heartbeat.start()
+        sweeper = loop.create_task(self.routing.sweep())
+        try:
+            await self.server.serve(sockets=[])
+        except SystemExit:
+            # uvicorn's way to say that the lifespan's start-up failed; the app's own text is in the message.
+            return _boot_failed(self.spec, self.lifespan.failure or "the app's lifespan start-up failed")
+        except Exception:
+            if self.routing.router.ready:
+                raise
+            return _boot_failed(self.spec, traceback.format_exc())
+        finally:
+            sweeper.cancel()
+            self._heartbeat.stop()
+            loop.remove_reader(link.fileno())
+            await self.routing.close()
+        return 0
+
+    async def _open(self) -> None:
+        """The lifespan's start-up is done: open the private socket, then the public one, then say so."""
+        if self.server.should_exit:
+            return
+        await self.routing.open(self.server.lifespan.state, self.server.server_state.tasks)
+        ring, me = self.spec.segment.ring, self.spec.incarnation
+        for listener in self.spec.listeners:
+            self.server.accept(listener, mine=self._connections, fewest=lambda: ring.fewest_connections(me))
+        self.routing.router.ready = True
+        messages.send(self.spec.link, messages.Ready())
+
+    async def _drain(self) -> None:
+        """Before the lifespan's shut-down: relayed requests that are in flight here end first."""
+        self._stop_accepting()
+        await self.routing.drain(self.server.config.timeout_graceful_shutdown or 0)
+
+    def _connections(self) -> int:
+        count = len(self.server.server_state.connections)
+        self.routing.row.set("connections", count)
+        return count
+
+    def _on_link(self) -> None:
+        try:
+            while (message := messages.receive_to_worker(self.spec.link)) is not None:
+                if isinstance(message, messages.StopAccepting):
+                    self._stop_accepting()
+                else:
+                    self.server.finish(message.seconds)
+        except messages.LinkClosed:
+            # The supervisor is gone, and with it whoever repairs the table. PDEATHSIG has the same effect.
+            os._exit(1)
+
+    def _stop_accepting(self) -> None:
+        if self.routing.router.stopping:
+            return
+        self.routing.router.stopping = True
+        self.server.stop_accepting()
+        self._quiet = asyncio.get_running_loop().create_task(self._say_quiet())
+
+    async def _say_quiet(self) -> None:
+        await self.server.quiet()
+        try:
+            messages.send(self.spec.link, messages.Quiet())
+        except messages.LinkClosed:
+            os._exit(1)
+
+    def _on_terminate(self) -> None:
+        """A SIGTERM to this worker alone: what the supervisor would say in two steps, without waiting for siblings."""
+        logger.info("SIGTERM: this worker stops")
+        self._stop_accepting()
+        self.server.finish(self.spec.server.timeouts.graceful_seconds)
