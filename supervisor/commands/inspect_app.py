@@ -88,7 +88,7 @@ def _child(sender: Any, name: str, server: ServerConfig, parent: int) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    from supervisor.apps import AppError, app_traceback
+    from supervisor.worker.apps import AppError, app_traceback
 
     if isinstance(error, AppError):
         return str(error).removeprefix("app: ")
@@ -99,7 +99,7 @@ def _look(name: str, server: ServerConfig) -> AppReport:
     from server_adapters import registry
     from server_adapters.discovery import session_cookie_settings
     from server_adapters.errors import AffinityError
-    from supervisor.apps import load_app
+    from supervisor.worker.apps import load_app
 
     app, _ = load_app(server)
     report = AppReport()

@@ -128,7 +128,7 @@ def test_an_app_that_does_not_import(service: Callable[..., Service]) -> None:
     text = broken.log.read_text()
     assert text.count("Traceback (most recent call last)") == 1
     assert "broken_import.py" in text
-    assert "supervisor/worker.py" not in text
+    assert "supervisor/worker/" not in text
 
 
 def test_an_app_whose_lifespan_fails(service: Callable[..., Service]) -> None:
