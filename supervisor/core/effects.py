@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from supervisor.core.events import Worker
-from supervisor.core.worker_state import State
 from supervisor.core.messages import ToWorker
+from supervisor.core.worker_state import State
 
 Level = Literal["debug", "info", "warning", "error"]
 

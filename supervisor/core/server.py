@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from supervisor.core import events
 from supervisor.core.backoff import BackoffPolicy
 from supervisor.core.effects import CloseListeners, Effect, Kill, Level, Send, Spawn, Terminate
+from supervisor.core.messages import Finish, StopAccepting
 from supervisor.core.seat import Seat
 from supervisor.core.worker_state import State, Step
-from supervisor.core.messages import Finish, StopAccepting
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Iterator
@@ -227,95 +226,3 @@ def test_a_worker_whose_supervisor_has_gone_ends_at_once() -> None:
         """
     )
     assert done.stdout.strip() == "1", done.stderr
-
-
-SPAWNER = """
-    import json, os, select, socket, sys, threading
-    from pathlib import Path
-    from shmclaims import Segment
-    from supervisor.config import load
-    from supervisor.spawn import spawn
-    from supervisor.worker_spec import WorkerSpec
-    config = load(sys.argv[1])
-    segment = Segment.create({}, max_sessions=100)
-    segment.unlink()
-
-    def start(main):
-        incarnation = segment.ring.register(0, now=0)
-        make = lambda link: WorkerSpec(config, config.servers["app"], "app", 0, incarnation, segment, [], link, ".", 1)
-        return spawn(make, main)
-"""
-
-
-@pytest.fixture
-def spawner_config(tmp_path: Path) -> str:
-    """A config for code that forks workers itself."""
-    service = Stubs(tmp_path)
-    service.write_config()
-    return str(service.config)
-
-
-def test_a_start_reaps_nobody(spawner_config: str) -> None:
-    """Although multiprocess polls its processes at each start, a zombie stays until it is reaped, and leaks nothing."""
-    done = run_python(
-        SPAWNER
-        + """
-    before = len(os.listdir("/proc/self/fd"))
-    for _ in range(20):
-        first = start(lambda spec: 7)
-        select.select([first.pidfd], [], [])
-        second = start(lambda spec: 8)
-        assert first.exit_status() == 7
-        assert Path(f"/proc/{first.pid}").exists()
-        first.reap()
-        select.select([second.pidfd], [], [])
-        assert second.exit_status() == 8
-        second.reap()
-        assert not Path(f"/proc/{second.pid}").exists()
-    print(len(os.listdir("/proc/self/fd")) - before)
-    """,
-        spawner_config,
-    )
-    assert done.stdout.strip() == "0", done.stderr
-
-
-def test_a_process_with_two_threads_does_not_fork(spawner_config: str) -> None:
-    """The other thread's locks would stay taken in the child for ever."""
-    done = run_python(
-        SPAWNER
-        + """
-    release = threading.Event()
-    threading.Thread(target=release.wait).start()
-    try:
-        start(lambda spec: 0)
-    except RuntimeError as error:
-        print(error)
-    release.set()
-    """,
-        spawner_config,
-    )
-    assert "found 2 threads, expected 1" in done.stdout, done.stderr
-
-
-@pytest.mark.parametrize(
-    ("code", "status"),
-    [("return 5", 5), ("raise SystemExit(6)", 6), ("raise ValueError('seen')", 1), ("os._exit(9)", 9)],
-)
-def test_a_workers_exit_status(spawner_config: str, code: str, status: int) -> None:
-    """What its main returns, or what it raises, which is logged."""
-    done = run_python(
-        SPAWNER
-        + f"""
-    import logging
-    logging.basicConfig()
-    def main(spec):
-        {code}
-    child = start(main)
-    select.select([child.pidfd], [], [])
-    print(json.dumps(child.exit_status()))
-    child.reap()
-    """,
-        spawner_config,
-    )
-    assert json.loads(done.stdout) == status, done.stderr
-    assert ("seen" in done.stderr) == ("seen" in code)

@@ -157,6 +157,19 @@ def test_signals_that_come_too_late_hurt_nobody(guarded: type[Guarded]) -> None:
     assert one.end() == 5
 
 
+@pytest.mark.parametrize("closed", [0, 1, 2])
+def test_a_standard_stream_that_is_closed_is_replaced(closed: int) -> None:
+    """Else the next file that is opened would get its number, and what goes to the stream."""
+    code = f"""
+        def run(guardian):
+            os.write({2 if closed == 1 else 1}, os.readlink("/proc/self/fd/{closed}").encode())
+            return 0
+        sys.exit(guard(run))
+    """
+    done = run_python(HEAD + textwrap.dedent(code), preexec_fn=lambda: os.close(closed))
+    assert (done.stdout or done.stderr) == "/dev/null"
+
+
 UNSHARE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 needs_namespaces = pytest.mark.skipif(
     shutil.which("unshare") is None

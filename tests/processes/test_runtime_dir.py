@@ -110,6 +110,7 @@ def test_what_a_crash_left_is_removed_and_nothing_else(short: Path) -> None:
             crashed.bind(str(short / name))
     (short / "app.8.sock").write_text("a file")
     (short / "supervisor.json").write_text("{}")
+    (short / ".supervisor.json.ab12cd34").write_text("{")
     (short / "notes.txt").write_text("mine")
     folder = RuntimeDir(str(short))
     assert sorted(os.listdir(short)) == ["app.8.sock", "lock", "notes.txt", "other.sock"]
