@@ -244,7 +244,7 @@ class Server:
     def _wait(self, seat: Seat, level: Level, text: str, now: float) -> list[Effect]:
         """Plan the next worker of a seat."""
         seat.deaths_in_a_row += 1
-        delay = self.policy.delay_seconds(seat.deaths_in_a_row)
+        delay = self.policy.delay_seconds(seat.deaths_in_a_row, was_ready=seat.ready_at is not None)
         effects = seat.move(Step.WAIT)
         seat.due = now + delay
         line = f"{text}; the next one starts in {delay:g} s"

@@ -6,9 +6,9 @@ import pytest
 from core.fleets import Paper, logged, of
 
 from supervisor.core import effects, events
+from supervisor.core.messages import Finish, StopAccepting
 from supervisor.core.server import ServerPlan
 from supervisor.core.worker_state import State
-from supervisor.core.messages import Finish, StopAccepting
 
 PLAN = ServerPlan("app", 3, graceful_seconds=20.0)
 TERM = events.StopSignal("SIGTERM")

@@ -20,7 +20,7 @@ from supervisor.config import load
 from supervisor.core.backoff import BackoffPolicy
 from supervisor.worker_spec import WorkerSpec
 
-NO_PAUSE = BackoffPolicy(first_seconds=0.0, most_seconds=0.0)
+NO_PAUSE = BackoffPolicy(first_seconds=0.0)
 
 
 def main(spec: WorkerSpec) -> int:

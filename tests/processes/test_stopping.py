@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-import pty
-import select
 import signal
 import socket
-import subprocess
 import textwrap
 from collections.abc import Callable
 
 import pytest
 from processes.harness import CHILDREN_PER_WORKER, SPAWN_CHILDREN, Stubs, children, stopped
+from processes.terminal import Terminal
 from whole.harness import eventually, tagged
 
 Make = Callable[..., Stubs]
@@ -153,20 +151,15 @@ def test_ctrl_c_in_a_terminal_is_handled_once(stubs: Make) -> None:
     """
     service = stubs(workers=2, env={**NOTE_STOP, "STUB_BOOT": catch}, timeouts={"graceful_seconds": 600})
     service.write_config()
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execve(service.command()[0], service.command(), service.environment)
-    try:
-        service.process = Forked(pid)
+    with Terminal(service.command(), service.environment) as terminal:
+        service.process = terminal
         service.wait_ready()
-        os.write(terminal, b"\x03")
+        terminal.press(b"\x03")
         for index in range(2):
             service.noted(f"stop.{index}")
         (service.folder / "quiet").touch()
-        shown = read_all(terminal)
+        shown = terminal.read_all()
         assert service.wait() == 0
-    finally:
-        os.close(terminal)
     assert shown.count("stopping, within") == 1
     assert "killing" not in shown
     assert not list(service.folder.glob("interrupted.*"))
@@ -177,19 +170,13 @@ def test_a_terminal_that_stops_background_writers_stops_nobody(stubs: Make) -> N
     write = 'import os\nos.write(2, b"a line of the app\\n")\nnote("written", 1)'
     service = stubs(workers=1, env={"STUB_READY": write})
     service.write_config()
-    pid, terminal = pty.fork()
-    if pid == 0:
-        subprocess.run(["stty", "tostop"], check=True)
-        os.execve(service.command()[0], service.command(), service.environment)
-    try:
-        service.process = Forked(pid)
+    with Terminal(service.command(), service.environment, "tostop") as terminal:
+        service.process = terminal
         service.wait_ready()
         service.noted("written")
         service.signal(signal.SIGTERM)
-        shown = read_all(terminal)
+        shown = terminal.read_all()
         assert service.wait() == 0
-    finally:
-        os.close(terminal)
     assert "a line of the app" in shown
     assert "SIGTTOU" not in shown
 
@@ -205,29 +192,3 @@ def test_what_is_not_available_is_said_and_changes_nothing(stubs: Make, name: st
     assert service.pids() == before
     assert len(children(service.supervisor)) == 2
     assert service.stop() == 0
-
-
-class Forked(subprocess.Popen[bytes]):
-    """A process that pty.fork made, as if Popen had."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self.returncode = None
-        self.args = []
-        self.stdin = self.stdout = self.stderr = None
-        self._waitpid_lock = __import__("threading").Lock()
-        self._child_created = True
-
-
-def read_all(terminal: int) -> str:
-    """Everything that is written to a terminal until its last process has gone."""
-    shown = b""
-    while select.select([terminal], [], [], 20)[0]:
-        try:
-            data = os.read(terminal, 65536)
-        except OSError:
-            break
-        if not data:
-            break
-        shown += data
-    return shown.decode()
