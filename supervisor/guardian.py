@@ -52,6 +52,9 @@ def guard(run: Callable[[int], int]) -> int:
     _open_standard_streams()
     become_subreaper()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, WAITED)
+    disposition = signal.signal(
+        signal.SIGCHLD, signal.SIG_DFL
+    )  # ignored, as some launchers leave it, nobody could wait
     spared = children.pids()  # of a shell that has exec'd us, say
     guardian = os.getpid()
     for stream in (sys.stdout, sys.stderr):
@@ -74,6 +77,7 @@ def guard(run: Callable[[int], int]) -> int:
     finally:
         while signal.sigtimedwait(WAITED, 0) is not None:  # meant for what has just ended
             pass
+        signal.signal(signal.SIGCHLD, disposition or signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 

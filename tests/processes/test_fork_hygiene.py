@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from processes.harness import Stubs, children, descriptors, run_python
 from whole.harness import eventually
 
 LOOK = """
-    import atexit, ctypes, multiprocessing, multiprocess, signal, subprocess, sys, threading, weakref
+    import atexit, ctypes, multiprocessing, multiprocess, resource, signal, subprocess, sys, threading, weakref
     import multiprocessing.util
     libc = ctypes.CDLL(None)
     value = ctypes.c_int()
@@ -41,6 +42,7 @@ LOOK = """
                         *(one.fileno() for one in spec.listeners), *spec.segment.descriptors()}),
         "start_method": multiprocessing.get_start_method(), "daemon": multiprocessing.current_process().daemon,
         "threads": threading.active_count(), "stdin": os.readlink("/proc/self/fd/0"),
+        "descriptor_limit": resource.getrlimit(resource.RLIMIT_NOFILE),
         "parent_alive": multiprocess.parent_process().is_alive(),
     })
 
@@ -87,6 +89,7 @@ def ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGQUIT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
 @pytest.fixture
@@ -151,6 +154,12 @@ def test_environment_and_folder_are_the_servers(seen: dict[str, Any], tree: Stub
     assert "OTHER" not in names
     assert not {name for name in names if name.startswith(("LISTEN_", "WATCHDOG_", "NOTIFY_"))}
     assert seen["folder"] == seen["path"] == str(tree.folder)
+
+
+def test_descriptors_are_as_many_as_the_system_grants(seen: dict[str, Any]) -> None:
+    """The soft limit is the launcher's 256 no longer."""
+    soft, hard = seen["descriptor_limit"]
+    assert soft == hard > 256
 
 
 def test_the_standard_library_works_as_usual(seen: dict[str, Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from uuid import uuid4
 
 import pytest
 from processes.harness import PYTHONPATH, run_python
+from processes.namespaces import UNSHARE, is_first, needs_namespaces
 from whole.harness import TAG, eventually, tagged
 
 HEAD = """
@@ -72,6 +72,12 @@ def test_the_exit_status_is_the_supervisors(status: int) -> None:
     assert run_python(f"{HEAD}\nsys.exit(guard(lambda guardian: {status}))").returncode == status
 
 
+def test_a_launcher_that_ignores_its_children() -> None:
+    """With SIGCHLD ignored, as exec leaves it, the kernel would tell nobody of an exit."""
+    ignore = {"preexec_fn": lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN)}
+    assert run_python(f"{HEAD}\nsys.exit(guard(lambda guardian: 3))", **ignore).returncode == 3
+
+
 def test_a_supervisor_that_raises_ends_with_status_1() -> None:
     """Its traceback is logged, not lost."""
     done = run_python(f"{HEAD}\nimport logging\nlogging.basicConfig()\nsys.exit(guard(lambda guardian: 1 / 0))")
@@ -122,6 +128,30 @@ def test_what_a_killed_supervisor_leaves_is_ended(guarded: type[Guarded]) -> Non
     assert tagged(one.tag) == {}
 
 
+def test_children_can_be_found_without_the_kernels_list() -> None:
+    """Kernels may lack /proc/PID/task/TID/children; a process's name may hold anything."""
+    done = run_python(
+        """
+        import ctypes, os, signal
+        from supervisor import children
+        made = []
+        for name in (b"a) R 1 (", b"plain"):
+            pid = os.fork()
+            if pid == 0:
+                ctypes.CDLL(None).prctl(15, name, 0, 0, 0)
+                os.write(1, b".")
+                signal.pause()
+            made.append(pid)
+        if os.fork() == 0:
+            os._exit(0)
+        print(set(made) < children._by_scanning(os.getpid()) == children.pids())
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+        print(children.sweep(), children.pids())
+        """
+    )
+    assert done.stdout.replace(".", "").splitlines() == ["True", "(3, set()) set()"], done.stderr
+
+
 def test_children_of_whoever_became_the_guardian_are_spared(guarded: type[Guarded]) -> None:
     """A script may start something and then exec the command: that is none of ours."""
     one = guarded(
@@ -170,14 +200,6 @@ def test_a_standard_stream_that_is_closed_is_replaced(closed: int) -> None:
     assert (done.stdout or done.stderr) == "/dev/null"
 
 
-UNSHARE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
-needs_namespaces = pytest.mark.skipif(
-    shutil.which("unshare") is None
-    or subprocess.run([*UNSHARE, "true"], capture_output=True, check=False).returncode != 0,
-    reason="making a pid namespace needs root and util-linux",
-)
-
-
 @needs_namespaces
 def test_as_pid_1_unknown_children_are_reaped_and_nothing_else_happens(guarded: type[Guarded]) -> None:
     """An orphan from elsewhere in the container ends: no zombie stays, the supervisor does not notice."""
@@ -210,9 +232,3 @@ def test_as_pid_1_unknown_children_are_reaped_and_nothing_else_happens(guarded: 
     os.kill(first, signal.SIGTERM)
     assert one.line() == "SIGTERM"
     assert one.end() == 4
-
-
-def is_first(pid: int) -> bool:
-    """Whether a process is number 1 in its own namespace."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(line for line in lines if line.startswith("NSpid")).split()[-1] == "1"

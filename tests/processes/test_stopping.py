@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import socket
@@ -11,6 +12,7 @@ from collections.abc import Callable
 
 import pytest
 from processes.harness import CHILDREN_PER_WORKER, SPAWN_CHILDREN, Stubs, children, stopped
+from processes.namespaces import UNSHARE, is_first, needs_namespaces
 from processes.terminal import Terminal
 from whole.harness import eventually, tagged
 
@@ -179,6 +181,48 @@ def test_a_terminal_that_stops_background_writers_stops_nobody(stubs: Make) -> N
         assert service.wait() == 0
     assert "a line of the app" in shown
     assert "SIGTTOU" not in shown
+
+
+def test_the_control_socket_stops(stubs: Make) -> None:
+    """It says who is there, takes the stop, and refuses what it does not know; asked twice it is still one stop."""
+    service = stubs(workers=1, env=NOTE_STOP, timeouts={"graceful_seconds": 600}).start()
+    answer = ask(service, {"command": "ping"})
+    assert (answer["ok"], answer["pid"], answer["guardian"]) == (True, service.supervisor, service.guardian)
+    assert ask(service, {"command": "reload"}) == {
+        "ok": False,
+        "error": "command 'reload' is not available in this version",
+    }
+    for _ in range(2):
+        assert ask(service, {"command": "stop"}) == {"ok": True, "pid": service.supervisor}
+    service.noted("stop.0")
+    (service.folder / "quiet").touch()
+    assert service.wait() == 0
+    assert "killing" not in service.text
+
+
+def ask(service: Stubs, request: dict[str, str]) -> dict[str, object]:
+    """One request over the control socket."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(10)
+        client.connect(str(service.runtime_dir / "control.sock"))
+        client.sendall(json.dumps(request).encode() + b"\n")
+        answer: dict[str, object] = json.loads(client.makefile("rb").read())
+        return answer
+
+
+@needs_namespaces
+def test_the_whole_service_as_pid_1(stubs: Make) -> None:
+    """In a container: it serves, mends deaths, and SIGTERM from outside ends it with all that the app started."""
+    service = stubs(workers=2, env={"STUB_BOOT": SPAWN_CHILDREN}).start(ready=False, wrap=UNSHARE)
+    eventually(lambda: service.text.count("is ready") == 2, "both workers")
+    first = next(pid for pid in tagged(service.tag) if is_first(pid))
+    worker = children(children(first)[0])[0]
+    os.kill(worker, signal.SIGKILL)
+    eventually(lambda: service.text.count("is ready") == 3, "the replacement")
+    os.kill(first, signal.SIGTERM)
+    assert service.wait() == 0
+    assert tagged(service.tag) == {}
+    assert "supervisor[2]" in service.text
 
 
 @pytest.mark.parametrize("name", ["SIGHUP", "SIGUSR1", "SIGTTIN", "SIGTTOU"])
