@@ -36,6 +36,7 @@ class Owned:
 
     __slots__ = (
         "closed_at",
+        "closes",
         "deadline",
         "ended_at",
         "handle",
@@ -57,6 +58,7 @@ class Owned:
         self.handle = handle
         self.in_flight = 0
         self.visits = 0
+        self.closes = 0
         self.open = False
         self.started = False
         self.succeeded = False
@@ -163,6 +165,7 @@ class Book:
     def close(self, own: Owned, now: float) -> None:
         """An end that named the session itself: a late start of it can be told from a new one, for the window."""
         self.end(own, now)
+        own.closes += 1
         if own.closed_at is None:
             own.closed_at = now
 

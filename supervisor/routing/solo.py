@@ -5,6 +5,7 @@ Before it gets a sibling it hands them over: from then on each of its sessions i
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from server_adapters.adapter import Life
@@ -12,6 +13,8 @@ from shmclaims import OwnRow
 from supervisor.routing.claims import SharedClaims
 from supervisor.routing.rule import ClaimFact
 from supervisor.routing.sessions import Book, Owned
+
+AT_ONCE = 100  # sessions claimed before requests get their turn
 
 
 class SoloClaims:
@@ -31,8 +34,10 @@ class SoloClaims:
         Raises TableFull, ClaimTimeout: call it again, or stay alone; what is claimed by then stays so.
         """
         self._shared = shared
-        for own in list(self.book):
+        for number, own in enumerate(list(self.book), 1):
             await shared.adopt(own)
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     async def find(self, session: str) -> ClaimFact | None:
         return None if self._shared is None else await self._shared.find(session)

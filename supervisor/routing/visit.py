@@ -33,6 +33,7 @@ class Visit:
         "_adapter",
         "_body",
         "_claims",
+        "_closes",
         "_complete",
         "_head",
         "_issued",
@@ -72,6 +73,7 @@ class Visit:
         self._own = own
         self._session = None if own is None else own.session
         self._made = own is not None and claims.book.enter(own)
+        self._closes = 0 if own is None else own.closes
         self._issued: Owned | None = None
         self._send = request.send
         self._listener = listener
@@ -193,7 +195,9 @@ class Visit:
             if created_nothing:
                 book.forget(own)
                 return
-            book.start(own, succeeded=succeeded, now=now)
+            # A close that came while the start ran was meant for it: the session is over, whichever reply came last.
+            closed = self._own is own and own.closes != self._closes
+            book.start(own, succeeded=succeeded and not closed, now=now)
         elif self._ends():
             if reading.typed:
                 book.close(own, now)

@@ -2,7 +2,7 @@
 
 Each reply names in `x-ran` the instance that ran it; `make` builds one instance, the factories are for real workers,
 whose instance is their pid. A request's body may ask for how it goes: `status`, `raise`, `cut` (the reply breaks off),
-`wait` (seconds before it), `background` (it goes on after the reply until a POST /release).
+`wait` (seconds before it), `hold` (it comes after a POST /release), `background` (it goes on until then).
 """
 
 from __future__ import annotations
@@ -66,6 +66,8 @@ class Instance:
         if self.kind == "agent" and request.url.path.endswith("/v1/agent_sessions"):
             request.session[self.field] = body.get("agent_session_id") or str(uuid4())
         session = request.session.get(self.field, "")
+        if body.get("hold"):
+            await self.released.wait()
         if body.get("wait"):
             await asyncio.sleep(body["wait"])
         if body.get("raise"):

@@ -28,7 +28,7 @@ AT_ONCE = 16
 class Worker:
     """One router, its app instance and its row."""
 
-    def __init__(self, fleet: MemoryFleet, index: int) -> None:
+    def __init__(self, fleet: MemoryFleet, index: int, *, workers: int) -> None:
         segment = fleet.segment
         self.index = index
         self.incarnation = segment.ring.register(index, now=time.time())
@@ -43,7 +43,7 @@ class Worker:
             listeners=[],
             link=None,  # type: ignore[arg-type]  # routing never touches it
             runtime_dir=str(fleet.folder),
-            workers=fleet.server.workers,
+            workers=workers,
         )
         adapter = registry.build(
             fleet.server.affinity.options() if fleet.server.affinity else {}, self.app, server="app"
@@ -96,10 +96,15 @@ class MemoryFleet:
 
     async def __aenter__(self) -> Self:
         for index in range(self.server.workers):
-            worker = Worker(self, index)
-            self.workers.append(worker)
-            await worker.start()
+            await self.add(index, workers=self.server.workers)
         return self
+
+    async def add(self, index: int, *, workers: int) -> Worker:
+        """Start a worker, one of so many."""
+        worker = Worker(self, index, workers=workers)
+        self.workers.append(worker)
+        await worker.start()
+        return worker
 
     async def __aexit__(self, *_: object) -> None:
         for worker in self.workers:
