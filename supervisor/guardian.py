@@ -52,9 +52,7 @@ def guard(run: Callable[[int], int]) -> int:
     _open_standard_streams()
     become_subreaper()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, WAITED)
-    disposition = signal.signal(
-        signal.SIGCHLD, signal.SIG_DFL
-    )  # ignored, as some launchers leave it, nobody could wait
+    disposition = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # with it ignored nobody could wait for a child
     spared = children.pids()  # of a shell that has exec'd us, say
     guardian = os.getpid()
     for stream in (sys.stdout, sys.stderr):
