@@ -56,4 +56,4 @@ def test_a_session_without_notes_is_let_go_at_once(service: Service) -> None:
     """There is nothing to come back to."""
     client = Client()
     assert client.post(service.connect(), "/list_notes") == (200, {"notes": []})
-    eventually(lambda: not claimed(service, client), "the claim to be released", seconds=0.35)
+    eventually(lambda: not claimed(service, client), "the claim to be released")
