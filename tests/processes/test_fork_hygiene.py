@@ -222,6 +222,49 @@ def test_the_supervisors_exit_handlers_do_not_run_in_a_worker(tmp_path: Path) ->
     assert sorted(parents) == ["the parent's", "the parent's finalizer"]
 
 
+def test_the_standard_librarys_own_exit_handlers_stay() -> None:
+    """It registers them once, when it is imported, which may have been in the supervisor."""
+    done = run_python(
+        """
+        import multiprocessing.util, os
+        from supervisor import hygiene
+        multiprocessing.util.Finalize(None, os.write, (1, b"the parent's "), exitpriority=1)
+        if os.fork() == 0:
+            hygiene.take_own_exit_handlers()
+            multiprocessing.util.Finalize(None, os.write, (1, b"the child's "), exitpriority=1)
+            hygiene.run_exit_handlers()
+            os._exit(0)
+        os.wait()
+        """
+    )
+    assert done.stdout.split() == ["the", "child's", "the", "parent's"], done.stderr
+
+
+def test_garbage_of_the_supervisors_closes_nothing_of_the_workers() -> None:
+    """A socket in an uncollected cycle still knows its number, which is another file's by now."""
+    done = run_python(
+        """
+        import gc, os, socket
+        from supervisor import hygiene
+        gc.disable()
+        class Cycle: pass
+        cycle = Cycle()
+        cycle.itself, cycle.socket = cycle, socket.socket()
+        number = cycle.socket.fileno()
+        del cycle
+        if os.fork() == 0:
+            hygiene.close_descriptors(frozenset())
+            while os.open("/dev/null", os.O_RDONLY) != number:
+                pass
+            gc.collect()
+            os.write(1, os.readlink(f"/proc/self/fd/{number}").encode())
+            os._exit(0)
+        os.wait()
+        """
+    )
+    assert done.stdout == "/dev/null", done.stderr
+
+
 def test_a_worker_whose_supervisor_has_gone_ends_at_once() -> None:
     """PDEATHSIG does not come for a parent that died before it was set."""
     done = run_python(
