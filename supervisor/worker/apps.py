@@ -11,7 +11,6 @@ import uvicorn
 
 from supervisor.config import ServerConfig
 
-
 OURS = ("supervisor.", "uvicorn.", "importlib.")
 
 

@@ -19,10 +19,10 @@ import uvicorn
 from server_adapters import registry
 from server_adapters.adapter import Adapter
 from supervisor import logs, messages
+from supervisor.routing.assembly import Routing, assemble
 from supervisor.worker.apps import AppError, app_traceback, load_app
 from supervisor.worker.heartbeat import Heartbeat
 from supervisor.worker.lifespan import Lifespan
-from supervisor.routing.assembly import Routing, assemble
 from supervisor.worker.serving import Server
 from supervisor.worker_spec import WorkerSpec
 
