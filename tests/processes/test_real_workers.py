@@ -117,7 +117,7 @@ def test_a_log_that_nobody_reads_keeps_nobody_from_serving(service: Make) -> Non
         os.close(writing)
 
 
-@pytest.mark.parametrize("deaths", [12, pytest.param(500, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("deaths", [8, pytest.param(500, marks=pytest.mark.soak)])
 def test_deaths_of_real_workers_leave_nothing(service: Make, deaths: int) -> None:
     """The supervisor's descriptors and children are as many as before, and so are the files of its folder."""
     gym = service(**PLAIN, workers=4).start()

@@ -40,16 +40,21 @@ def test_workers_do_not_hold_the_lock(stubs: Make) -> None:
 
 
 def test_a_taken_port_is_refused(stubs: Make) -> None:
-    """Also when the other side listens with SO_REUSEPORT: status 4, naming the address."""
+    """Also when the other side listens with SO_REUSEPORT: status 4, naming the address, and nothing stays behind."""
+    service = stubs(workers=1)
+    public = service.folder / "public.sock"
+    service.servers["app"]["bind"] = f"unix:{public}"
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         other.bind(("127.0.0.1", 0))
         other.listen()
         address = f"127.0.0.1:{other.getsockname()[1]}"
-        service = stubs(workers=1, bind=address).start(ready=False)
+        service.servers["second"] = {**service.servers["app"], "bind": address}
+        service.start(ready=False)
         assert service.wait() == 4
     assert f"bind {address}: found an address that is taken" in service.text
-    assert not (service.runtime_dir / "supervisor.json").exists()
+    assert not public.exists(), "the first server's socket is still there"
+    assert os.listdir(service.runtime_dir) == ["lock"]
 
 
 def test_a_port_that_gets_free_in_time_is_taken(stubs: Make) -> None:
@@ -80,21 +85,6 @@ def test_too_little_shared_memory_is_refused(stubs: Make) -> None:
     assert "max_sessions 50000" in service.text
     assert service.text.endswith("left: \n"), "the first server's segment is still there"
     assert not public.exists()
-    assert os.listdir(service.runtime_dir) == ["lock"]
-
-
-def test_a_failure_on_the_way_up_leaves_nothing(stubs: Make) -> None:
-    """The second server's address is taken: the first one's socket is gone again."""
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        service = stubs(workers=1)
-        path = service.folder / "public.sock"
-        service.servers["app"]["bind"] = f"unix:{path}"
-        service.servers["second"] = {**service.servers["app"], "bind": f"127.0.0.1:{other.getsockname()[1]}"}
-        service.start(ready=False)
-        assert service.wait() == 4
-    assert not path.exists()
     assert os.listdir(service.runtime_dir) == ["lock"]
 
 
