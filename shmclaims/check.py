@@ -9,8 +9,10 @@ from shmclaims.layout import (
     ABANDONED,
     BODY,
     BUCKET,
+    EXIT_SIGNAL,
     LIVE,
     LOW_HALF,
+    MAX_EXIT,
     NEXT_INCARNATION_WORD,
     PREFIX_LENGTH,
     RING_WORD,
@@ -61,6 +63,9 @@ def _rows(segment: Segment) -> list[str]:
             found.append(f"row {number}: free, with intent {intent:#x}")
         if (state == RowState.DEAD) != (words[row + Row.DIED_AT] != 0):
             found.append(f"row {number}: state {state}, died at {words[row + Row.DIED_AT]}")
+        status = words[row + Row.EXIT]
+        if status and (state != RowState.DEAD or status == EXIT_SIGNAL or status > MAX_EXIT):
+            found.append(f"row {number}: state {state}, exit {status}")
     return found
 
 

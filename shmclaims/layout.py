@@ -88,6 +88,11 @@ PLACE = struct.Struct("=4s4xQ")  # a digest: its tag, and the number that picks 
 PREFIX_LENGTH = 8
 PRINTABLE = bytes(c if 0x21 <= c <= 0x7E else 0x3F for c in range(256))  # others become "?": dumps end on terminals
 
+EXIT_SIGNAL = 512
+MAX_EXIT = EXIT_SIGNAL + 64
+REASON_WORDS = 10
+REASON_BYTES = 8 * REASON_WORDS
+
 ABANDONED = 1 << 32  # beside a stripe in an intent: its worker lives, but was thrown out of the critical section
 
 
@@ -115,7 +120,7 @@ class SeatState(IntEnum):
 
 
 class Row(IntEnum):
-    """Words of a ring row. STATE to DIED_AT but INTENT are the supervisor's, the others the worker's own."""
+    """Words of a ring row. STATE to EXIT but INTENT, and REASON, are the supervisor's, the others the worker's own."""
 
     STATE = 0  # incarnation << 8 | state
     INTENT = (
@@ -125,6 +130,7 @@ class Row(IntEnum):
     INDEX = 3
     STARTED_AT = 4  # wall seconds
     DIED_AT = 5  # wall seconds; 0: it has not
+    EXIT = 6  # of a dead one: 0 not known, 1 + exit status, EXIT_SIGNAL + number of the signal that killed it
     HEARTBEAT = 8  # a counter
     HEARTBEAT_AT = 9  # CLOCK_MONOTONIC in milliseconds, for people
     SESSIONS = 10
@@ -136,6 +142,7 @@ class Row(IntEnum):
     RELAYED_IN = 16
     CONNECTIONS = 17
     RSS_BYTES = 18
+    REASON = 20  # why the supervisor ends it: REASON_WORDS words of UTF-8, padded with NULs; written before the end
 
 
 COUNTERS = {

@@ -16,7 +16,7 @@ from hashlib import blake2b
 from mmap import mmap
 from zlib import crc32
 
-from shmclaims.claims import Claim, ClaimState, StripeBusy
+from shmclaims.claims import Claim, ClaimState, Handle, StripeBusy
 from shmclaims.layout import (
     BODY,
     BUCKET,
@@ -115,6 +115,24 @@ class SlotReader:
                 state = _LIVE if self._is_live(incarnation) else _GONE
                 return Claim(state, index, incarnation, user, opened, used, prefix.decode())
         return self._lookup_again(digest)
+
+    def find(self, digest: bytes) -> tuple[Handle, Claim] | None:
+        """The claim of a digest of 16 bytes, and what names exactly this one; None: nobody claims it, or it is torn
+        again and again. Takes no lock.
+        """
+        tag, stripe, first, second = self._place(digest)
+        for _ in range(TORN_READS):
+            try:
+                found = self._search(digest, tag, first, second)
+                if found is None:
+                    return None
+                slot, claim = found
+                control = self._words[slot]
+                if self._read(slot * 8) == (digest, claim):
+                    return Handle(slot, control, stripe), claim
+            except TornSlot:
+                continue
+        return None
 
     def dump(self) -> Iterator[tuple[str, Claim]]:
         """Every claim, as (digest in hex, claim), in the order of the slots. Takes no lock."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import posix_ipc
 
-from shmclaims.claims import Claim
+from shmclaims.claims import Claim, Handle, StripeBusy
 from shmclaims.layout import BUCKET, BUCKET_TAG_BYTES, LOW_HALF, OWNER_WORD, SLOT_WORDS, TAGS_OFFSET
 
 if TYPE_CHECKING:
@@ -63,6 +63,22 @@ class GoneSweep:
                 self._seen = set()
         return count
 
+    def retire(self, handle: Handle) -> bool:
+        """Retire one gone record now, whatever its age. Tried once: raises StripeBusy.
+
+        Returns:
+            False: the slot is no longer the handle's, or its worker lives
+
+        """
+        words = self._words
+        if words[handle.slot] != handle.control or self._ring.is_live(words[handle.slot + OWNER_WORD] & LOW_HALF):
+            return False
+        if self._retire(handle.stripe, [(handle.slot, handle.control)], []):
+            return True
+        if words[handle.slot] == handle.control:
+            raise StripeBusy(f"stripe {handle.stripe} is held or in repair")
+        return False
+
     def _bucket(self, bucket: int, died_before: float, now: float) -> int:
         words, table = self._words, self._table
         start = table.geometry.slots_word + bucket * BUCKET * SLOT_WORDS
@@ -75,7 +91,7 @@ class GoneSweep:
             if control:
                 owner = words[slot + OWNER_WORD] & LOW_HALF
                 if not self._ring.is_live(owner) and self._died_at(owner, now) <= died_before:
-                    due.append(slot)
+                    due.append((slot, control))
             elif tag:
                 stale.append(slot)
         return self._retire(bucket // table.geometry.buckets_a_stripe, due, stale) if due or stale else 0
@@ -87,7 +103,7 @@ class GoneSweep:
             self._gone_since[owner] = row.died_at if row is not None else now
         return self._gone_since[owner]
 
-    def _retire(self, stripe: int, due: list[int], stale: list[int]) -> int:
+    def _retire(self, stripe: int, due: list[tuple[int, int]], stale: list[int]) -> int:
         words, semaphore = self._words, self._stripes.semaphores[stripe]
         if self._stripes.flagged(stripe):
             return 0
@@ -97,8 +113,8 @@ class GoneSweep:
             return 0
         retired = []
         try:
-            for slot in due:
-                if words[slot] and not self._ring.is_live(words[slot + OWNER_WORD] & LOW_HALF):
+            for slot, control in due:
+                if words[slot] == control and not self._ring.is_live(words[slot + OWNER_WORD] & LOW_HALF):
                     retired.append(self._table.read_slot(slot))
                     words[slot] = 0
                     self._table.clear_tag(slot)

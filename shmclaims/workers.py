@@ -4,21 +4,26 @@ Ownership is an incarnation, a number that the supervisor hands out once and tha
 256` belongs to it until the row is given to a later one, which happens only when it is dead and its stripe is
 repaired; an incarnation that no row names is gone.
 
-Why unlocked reads are safe: each word has one writer. The supervisor writes state, pid, index and times; the worker
-writes its intent, heartbeat and counters (the supervisor clears an intent only when its worker is dead or has marked
-it abandoned). The state word holds the incarnation as well, so one load says whose row it is and whether it lives. A
-stale read of the state costs a request relayed to a worker that has just died; a stale counter costs a slightly worse
-placement.
+Why unlocked reads are safe: each word has one writer. The supervisor writes state, pid, index, times, exit and reason
+(these two before the state says DEAD, and nobody reads them earlier); the worker writes its intent, heartbeat and
+counters (the supervisor clears an intent only when its worker is dead or has marked it abandoned). The state word holds
+the incarnation as well, so one load says whose row it is and whether it lives. A stale read of the state costs a
+request relayed to a worker that has just died; a stale counter costs a slightly worse placement.
 """
 
 from __future__ import annotations
 
+import struct
 from typing import NamedTuple
 
 from shmclaims.layout import (
     COUNTERS,
+    EXIT_SIGNAL,
+    MAX_EXIT,
     MAX_INCARNATION,
     NEXT_INCARNATION_WORD,
+    REASON_BYTES,
+    REASON_WORDS,
     RING_END_WORD,
     RING_WORD,
     ROW_WORDS,
@@ -36,6 +41,8 @@ _STATE, _INTENT, _INDEX, _SESSIONS = Row.STATE.value, Row.INTENT.value, Row.INDE
 _FREE, _READY, _DEAD = RowState.FREE.value, RowState.READY.value, RowState.DEAD.value
 _CLAIMS, _UNSEEDED, _CONNECTIONS = Row.CLAIMS.value, Row.UNSEEDED.value, Row.CONNECTIONS.value
 _HEARTBEAT, _HEARTBEAT_AT = Row.HEARTBEAT.value, Row.HEARTBEAT_AT.value
+_EXIT, _REASON, _RSS_BYTES = Row.EXIT.value, Row.REASON.value, Row.RSS_BYTES.value
+_TEXT = struct.Struct(f"={REASON_WORDS}Q")
 COUNTER_MASK = (1 << 64) - 1
 
 
@@ -44,7 +51,11 @@ class RingFull(Exception):
 
 
 class RowView(NamedTuple):
-    """A row as it was read; times of start and death in wall seconds (0: not yet), heartbeat_at in monotonic ms."""
+    """A row as it was read; times of start and death in wall seconds (0: not yet), heartbeat_at in monotonic ms.
+
+    exit_status   of a dead worker, or the signal's number, negative; None: it lives, or nobody has noted it
+    reason        why the supervisor ended it, when it did; of a dead worker
+    """
 
     incarnation: int
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls on a record
@@ -63,6 +74,8 @@ class RowView(NamedTuple):
     relayed_in: int
     connections: int
     rss_bytes: int
+    exit_status: int | None = None
+    reason: str = ""
 
 
 class SeatView(NamedTuple):
@@ -145,9 +158,25 @@ class WorkerRing:
             raise ValueError(msg)
         self._words[self._held(incarnation)] = incarnation << 8 | state
 
-    def mark_dead(self, incarnation: int, *, now: float) -> None:
-        """One store, and all its claims are gone; only after waitid has shown the exit. `now` in wall seconds."""
+    def note_reason(self, incarnation: int, text: str) -> None:
+        """Say why a worker is about to be ended; its first 80 bytes are kept, for whoever asks after its death."""
         row = self._held(incarnation)
+        data = text.encode("utf-8", "replace")[:REASON_BYTES].decode("utf-8", "ignore").encode()
+        for number, word in enumerate(_TEXT.unpack(data.ljust(REASON_BYTES, b"\0"))):
+            self._words[row + _REASON + number] = word
+
+    def mark_dead(self, incarnation: int, *, now: float, status: int | None = None) -> None:
+        """One store, and all its claims are gone; only after waitid has shown the exit.
+
+        Args:
+            incarnation: whose
+            now: wall seconds
+            status: its exit status, 0 to 255, or the number of the signal that killed it, negative; None: not known
+
+        """
+        row = self._held(incarnation)
+        if status is not None:
+            self._words[row + _EXIT] = min(1 + status if status >= 0 else EXIT_SIGNAL - status, MAX_EXIT)
         self._words[row + Row.DIED_AT] = int(now)
         self._words[row] = incarnation << 8 | _DEAD
 
@@ -240,12 +269,23 @@ class WorkerRing:
         if not word & 255:
             return None
         at = [fields[number - 1] for number in (Row.INDEX, Row.PID, Row.STARTED_AT, Row.DIED_AT)]
-        rest = fields[Row.HEARTBEAT - 1 : Row.RSS_BYTES]
-        return RowView(word >> 8, at[0], RowState(word & 255), *at[1:], *rest)
+        rest = fields[_HEARTBEAT - 1 : _RSS_BYTES]
+        said = (_status(fields), _reason(fields)) if word & 255 == _DEAD else (None, "")
+        return RowView._make((word >> 8, at[0], RowState(word & 255), *at[1:], *rest, *said))
 
     def __repr__(self) -> str:
         live = sum(self.is_live(view.incarnation) for view in self.rows())
         return f"<WorkerRing live={live} next={self._words[NEXT_INCARNATION_WORD]}>"
+
+
+def _status(fields: list[int]) -> int | None:
+    found = fields[_EXIT - 1]
+    return None if not found else EXIT_SIGNAL - found if found > EXIT_SIGNAL else found - 1
+
+
+def _reason(fields: list[int]) -> str:
+    data = _TEXT.pack(*fields[_REASON - 1 : _REASON - 1 + REASON_WORDS])
+    return data.partition(b"\0")[0].decode("utf-8", "replace")
 
 
 def _check_index(index: int) -> None:

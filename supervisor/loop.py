@@ -198,7 +198,9 @@ class Loop:
                 self._send(worker, message)
             case effects.Terminate(worker=worker):
                 self._signal(worker, signal.SIGTERM)
-            case effects.Kill(worker=worker):
+            case effects.Kill(worker=worker, reason=reason):
+                if worker in self._reaper.live:
+                    self._segments.note_reason(worker, reason)
                 self._signal(worker, signal.SIGKILL)
             case effects.KillAll():
                 self._reaper.kill_all(self._now)

@@ -29,8 +29,11 @@ GRACE_SECONDS = 0.5
 class Deaths(Protocol):
     """Told about a death before anything else is done."""
 
-    def mark_gone(self, worker: Worker) -> int:
-        """Turn the worker's row dead and begin the repair of its stripes; returns its open sessions."""
+    def mark_gone(self, worker: Worker, status: int | None = None) -> int:
+        """Turn the worker's row dead, with its exit status, and begin the repair of its stripes.
+
+        Returns its open sessions.
+        """
 
 
 class Reaper:
@@ -60,7 +63,7 @@ class Reaper:
         status = child.exit_status()
         if status is None or child.worker not in self.live:
             return None
-        sessions = self._deaths.mark_gone(child.worker)
+        sessions = self._deaths.mark_gone(child.worker, status)
         del self.live[child.worker]
         self._dead[child.worker] = (child, now + self._grace_seconds)
         return WorkerDied(child.worker, status, describe(status), sessions)

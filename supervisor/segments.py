@@ -106,10 +106,17 @@ class Segments:
         """Note a worker's pid in its row."""
         self.segment(worker.server).ring.set_pid(worker.incarnation, pid)
 
-    def mark_gone(self, worker: Worker) -> int:
-        """Turn a worker's row dead and begin the repair of its stripes; returns its open sessions."""
+    def note_reason(self, worker: Worker, reason: str) -> None:
+        """Note in a worker's row why it is about to be killed."""
+        self.segment(worker.server).ring.note_reason(worker.incarnation, reason)
+
+    def mark_gone(self, worker: Worker, status: int | None = None) -> int:
+        """Turn a worker's row dead, with its exit status, and begin the repair of its stripes.
+
+        Returns its open sessions.
+        """
         table = self._tables[worker.server]
-        table.segment.ring.mark_dead(worker.incarnation, now=time.time())
+        table.segment.ring.mark_dead(worker.incarnation, now=time.time(), status=status)
         table.repair.begin(worker.incarnation)
         table.repair_due = 0.0
         row = table.segment.ring.row(worker.incarnation)

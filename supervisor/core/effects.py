@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from supervisor.core.events import Worker
@@ -37,9 +37,13 @@ class Terminate:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """SIGKILL to the worker's process alone; what it leaves behind has the usual grace."""
+    """SIGKILL to the worker's process alone; what it leaves behind has the usual grace.
+
+    reason   why, for those who ask the row after its death: "was not ready within boot_seconds (120 s)"
+    """
 
     worker: Worker
+    reason: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

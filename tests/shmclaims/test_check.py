@@ -141,6 +141,15 @@ def row_dead_without_time(segment: Segment) -> None:
     segment.words[row_word(1)] = 1 << 8 | RowState.DEAD
 
 
+def row_live_with_exit(segment: Segment) -> None:
+    segment.words[row_word(1) + Row.EXIT] = 1
+
+
+def row_exit_unknown(segment: Segment) -> None:
+    segment.ring.mark_dead(1, now=NOW)
+    segment.words[row_word(1) + Row.EXIT] = 600
+
+
 def seat_state_unknown(segment: Segment) -> None:
     segment.words[SEATS_WORD] = 9
 
@@ -170,6 +179,8 @@ DAMAGES: list[tuple[Callable[[Segment], None], str]] = [
     (row_state_unknown, "state is 6"),
     (row_free_with_owner, "state 0 with incarnation 1"),
     (row_dead_without_time, "died at 0"),
+    (row_live_with_exit, "state 2, exit 1"),
+    (row_exit_unknown, "exit 600"),
     (seat_state_unknown, "state is 9"),
     (seat_of_the_future, "incarnation 50 was never handed out"),
 ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from model.herd import Herd
 
-from shmclaims import Claim, GoneSweep
-from shmclaims.layout import ROWS
+from shmclaims import Claim, GoneSweep, StripeBusy
+from shmclaims.layout import ROWS, flag_word
 
 DIED = 1_700_000_000
 ALL = 1 << 20
@@ -99,7 +99,7 @@ def test_a_second_look_is_taken_under_the_stripe(herd: Herd, monkeypatch: pytest
     sweep = GoneSweep(herd.segment)
     retire = sweep._retire
 
-    def claim_first(stripe: int, due: list[int], stale: list[int]) -> int:
+    def claim_first(stripe: int, due: list[tuple[int, int]], stale: list[int]) -> int:
         if due:
             herd.play(herd.register(1), 1)
             herd.segment.table.try_claim(b"gone-0", now=DIED, replace_gone=True)
@@ -122,3 +122,52 @@ def test_tags_that_killed_workers_left_are_cleared(herd: Herd) -> None:
     table = herd.segment.table
     assert herd.segment.tags[table._tag_of(left.slot)] == 0
     assert herd.segment.tags[table._tag_of(kept.slot)] != 0
+
+
+def test_one_record_is_retired_at_once(herd: Herd) -> None:
+    """Whatever its age, told like the others, and only that one."""
+    told: list[str] = []
+    sweep = GoneSweep(herd.segment, retired=lambda digest, _: told.append(digest))
+    gone(herd, 5)
+    table = herd.segment.table
+    digest = table.digest(b"gone-3")
+    found = table.find(digest)
+    assert found is not None
+    assert found[1].prefix == "gon"
+    assert sweep.retire(found[0])
+    assert told == [digest.hex()]
+    assert table.find(digest) is None
+    assert table.count()[:2] == (0, 4)
+    assert not sweep.retire(found[0])
+
+
+def test_a_live_claim_is_not_retired_by_name_either(herd: Herd) -> None:
+    """Nor a record whose slot has gone to another claim since it was found."""
+    gone(herd, 1)
+    table, sweep = herd.segment.table, GoneSweep(herd.segment)
+    found = table.find(table.digest(b"gone-0"))
+    assert found is not None
+    herd.play(herd.register())
+    handle = table.try_claim(b"gone-0", now=DIED, replace_gone=True)
+    assert handle.slot == found[0].slot
+    assert not sweep.retire(handle)
+    assert not sweep.retire(found[0])
+    assert table.count()[:2] == (1, 0)
+
+
+def test_a_busy_stripe_is_said_and_changes_nothing(herd: Herd) -> None:
+    """Held or in repair: the caller comes again."""
+    gone(herd, 1)
+    table, sweep = herd.segment.table, GoneSweep(herd.segment)
+    found = table.find(table.digest(b"gone-0"))
+    assert found is not None
+    semaphore = herd.segment.stripes.semaphores[0]
+    semaphore.acquire(0)
+    with pytest.raises(StripeBusy):
+        sweep.retire(found[0])
+    semaphore.release()
+    herd.segment.words[flag_word(0)] = 1
+    with pytest.raises(StripeBusy):
+        sweep.retire(found[0])
+    herd.segment.words[flag_word(0)] = 0
+    assert sweep.retire(found[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from model.herd import Herd
 
-from shmclaims import RingFull, RowState, SeatState, SeatView, Segment
+from shmclaims import RingFull, RowState, SeatState, SeatView, Segment, check
 from shmclaims.layout import COUNTERS, ROWS, SEATS, Row, row_word
 
 NOW = 1_700_000_000.9
@@ -53,6 +53,37 @@ def test_death_is_one_word(segment: Segment) -> None:
     assert row is not None
     assert (row.state, row.pid, row.died_at) == (RowState.DEAD, 4321, int(NOW + 10))
     assert not segment.ring.is_live(one)
+
+
+@pytest.mark.parametrize("status", [0, 3, 255, -9, -64, None])
+def test_a_dead_row_says_how_it_ended(segment: Segment, status: int | None) -> None:
+    """Its exit status or its signal, negative; nothing is said of a live one."""
+    one = segment.ring.register(0, now=NOW)
+    segment.ring.mark_dead(one, now=NOW, status=status)
+    row = segment.ring.row(one)
+    assert row is not None
+    assert (row.exit_status, row.reason) == (status, "")
+    assert check(segment) == []
+
+
+def test_a_dead_row_says_why_it_was_ended(segment: Segment) -> None:
+    """The supervisor's reason is kept, cut to its room on a character; it is shown once the worker is dead."""
+    texts = {
+        "was not ready": "was not ready",
+        "": "",
+        "\u00e9" * 60: "\u00e9" * 40,
+        "x" + "\u00e9" * 60: "x" + "\u00e9" * 39,
+    }
+    for text, kept in texts.items():
+        one = segment.ring.register(0, now=NOW)
+        segment.ring.note_reason(one, text)
+        alive = segment.ring.row(one)
+        segment.ring.mark_dead(one, now=NOW, status=-9)
+        dead = segment.ring.row(one)
+        assert alive is not None
+        assert dead is not None
+        assert (alive.reason, dead.reason) == ("", kept)
+    assert check(segment) == []
 
 
 def test_a_state_is_never_set_to_dead_or_free(segment: Segment) -> None:
