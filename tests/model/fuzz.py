@@ -122,7 +122,7 @@ class Fuzz:
         self._left = [(0, time.monotonic())] * shape.stripes
 
     def _dawdle(self) -> None:
-        """Between its last look and its verdict the supervisor may be descheduled as well: give the others that time."""
+        """Between last look and verdict the supervisor may be descheduled as well: give the others that time."""
         finish = self.repair._finish
 
         def later(stripe: int) -> None:
