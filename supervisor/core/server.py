@@ -223,7 +223,10 @@ class Server:
         if seat.condemned is not None:
             return []
         seat.condemned = f"killed, since it {reason}"
-        return [seat.log("error", f"killing worker {seat.index}, pid {seat.pid}: it {reason}"), Kill(seat.worker, reason)]
+        return [
+            seat.log("error", f"killing worker {seat.index}, pid {seat.pid}: it {reason}"),
+            Kill(seat.worker, reason),
+        ]
 
     def _after_failed_boot(self, seat: Seat, how: str, now: float) -> list[Effect]:
         seat.boot_failures += 1
