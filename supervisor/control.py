@@ -2,16 +2,19 @@
 
     {"command": "ping"}   {"ok": true, "pid": ..., "guardian": ..., "version": ...}
     {"command": "stop"}   {"ok": true, "pid": ...}: accepted; the pid is gone when it has happened
+    {"command": "release", "session": ID_OR_DIGEST, "server": NAME or null, "when_idle": BOOL}    see releases.py
     anything else         {"ok": false, "error": TEXT}
 
 Nothing here waits: connections are non-blocking, few, bounded in size, and closed when they have said nothing for a
-while, so that no client can hold up the supervisor or use up its descriptors.
+while, so that no client can hold up the supervisor or use up its descriptors. An answer that takes time is given later;
+whoever owes it bounds that time.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import select
 import socket
@@ -19,17 +22,23 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
+logger = logging.getLogger("gym_supervise.supervisor")
+
 MAX_REQUEST_BYTES = 64 * 1024
 MAX_CONNECTIONS = 16
 IDLE_SECONDS = 5.0
 
-Answer = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+Reply = Callable[[Mapping[str, Any]], None]
+"""Gives the answer to one request, once; a client that is gone by then does without."""
+
+Answer = Callable[[Mapping[str, Any], Reply], Mapping[str, Any] | None]
+"""Gets a request and a Reply; returns the answer, or None: it comes later, through the Reply."""
 
 _CREDENTIALS = struct.Struct("=iII")  # struct ucred: pid, uid, gid
 
 
 class Control:
-    """Listens at `path`; `answer` gets each request and returns the reply, at once."""
+    """Listens at `path`; `answer` gets each request and returns at once, with the answer or without it."""
 
     def __init__(self, path: str, answer: Answer) -> None:
         self._answer = answer
@@ -54,20 +63,20 @@ class Control:
         for descriptor, _ in self._epoll.poll(0):
             if descriptor == self._listener.fileno():
                 self._accept(now)
-            elif self._connections[descriptor].read(self._answer):
-                self._drop(descriptor)
+            elif (one := self._connections.get(descriptor)) is not None and one.read(self._answer, self._finish):
+                self._drop(one)
 
     def step(self, now: float) -> float | None:
         """Close what has been idle for too long; returns when the next one will have been."""
-        for descriptor, connection in list(self._connections.items()):
-            if now >= connection.deadline:
-                self._drop(descriptor)
-        return min((connection.deadline for connection in self._connections.values()), default=None)
+        for one in list(self._connections.values()):
+            if not one.asked and now >= one.deadline:
+                self._drop(one)
+        return min((one.deadline for one in self._connections.values() if not one.asked), default=None)
 
     def close(self) -> None:
         """Close everything; the path is the runtime folder's to remove."""
-        for descriptor in list(self._connections):
-            self._drop(descriptor)
+        for one in list(self._connections.values()):
+            self._drop(one)
         self._listener.close()
         self._epoll.close()
 
@@ -84,18 +93,28 @@ class Control:
         self._connections[one.fileno()] = _Connection(one, now + IDLE_SECONDS)
         self._epoll.register(one, select.EPOLLIN)
 
-    def _drop(self, descriptor: int) -> None:
-        self._epoll.unregister(descriptor)
-        self._connections.pop(descriptor).socket.close()
+    def _finish(self, one: _Connection, answer: Mapping[str, Any]) -> None:
+        """Give a late answer, if its client is still there."""
+        if self._connections.get(one.descriptor) is one:
+            one.send(answer)
+            self._drop(one)
+
+    def _drop(self, one: _Connection) -> None:
+        self._epoll.unregister(one.descriptor)
+        self._connections.pop(one.descriptor).socket.close()
 
 
 class _Connection:
+    """`asked`: a whole request has come and its answer is under way; nothing more is read then but the end."""
+
     def __init__(self, one: socket.socket, deadline: float) -> None:
         self.socket = one
+        self.descriptor = one.fileno()
         self.deadline = deadline
+        self.asked = False
         self._data = b""
 
-    def read(self, answer: Answer) -> bool:
+    def read(self, answer: Answer, finish: Callable[[_Connection, Mapping[str, Any]], None]) -> bool:
         """Take what has come, and answer a whole line; whether the connection has done its work."""
         try:
             data = self.socket.recv(MAX_REQUEST_BYTES)
@@ -103,22 +122,33 @@ class _Connection:
             return False
         except OSError:
             return True
+        if self.asked:
+            return not data
         self._data += data
         line, newline, _ = self._data.partition(b"\n")
-        if newline:
-            with contextlib.suppress(OSError):  # a client that does not read its short answer does without
-                self.socket.send(_reply(line, answer), socket.MSG_NOSIGNAL)
-            return True
-        return not data or len(self._data) > MAX_REQUEST_BYTES
+        if not newline:
+            return not data or len(self._data) > MAX_REQUEST_BYTES
+        self.asked = True
+        reply = _answer(line, answer, lambda late: finish(self, late))
+        if reply is not None:
+            self.send(reply)
+        return reply is not None
+
+    def send(self, answer: Mapping[str, Any]) -> None:
+        """Send an answer; a client that does not read it does without."""
+        with contextlib.suppress(OSError):
+            self.socket.send(json.dumps(dict(answer)).encode() + b"\n", socket.MSG_NOSIGNAL)
 
 
-def _reply(line: bytes, answer: Answer) -> bytes:
+def _answer(line: bytes, answer: Answer, reply: Reply) -> Mapping[str, Any] | None:
     try:
         request = json.loads(line)
     except (ValueError, RecursionError):
         request = None
-    if isinstance(request, dict):
-        reply = answer(request)
-    else:
-        reply = {"ok": False, "error": 'found no JSON object, expected one such as {"command": "ping"}'}
-    return json.dumps(dict(reply)).encode() + b"\n"
+    if not isinstance(request, dict):
+        return {"ok": False, "error": 'found no JSON object, expected one such as {"command": "ping"}'}
+    try:
+        return answer(request, reply)
+    except Exception as error:  # whatever an operator asks, the service goes on
+        logger.exception("the command %.80r failed", request.get("command"))
+        return {"ok": False, "error": f"the supervisor failed at it: {error!r}; its log has more"}

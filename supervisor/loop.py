@@ -19,7 +19,7 @@ from msgspec import DecodeError
 
 from shmclaims import RingFull
 from supervisor import children, messages
-from supervisor.control import Control
+from supervisor.control import Control, Reply
 from supervisor.core import effects, events
 from supervisor.core.effects import Effect
 from supervisor.core.events import Event, Worker
@@ -27,6 +27,7 @@ from supervisor.core.fleet import Fleet
 from supervisor.core.worker_state import IllegalStep
 from supervisor.listeners import Listeners
 from supervisor.reaping import Reaper
+from supervisor.releases import Releases
 from supervisor.runtime_dir import RuntimeDir
 from supervisor.segments import Segments
 from supervisor.signals import Signals
@@ -72,6 +73,7 @@ class Loop:
         self._guardian: int | None = guardian
         self._identity = identity
         self._control = Control(runtime.control_path, self._answer)
+        self._releases = Releases(segments, self._send)
         self._epoll = select.epoll()
         for descriptor in (signals.fileno(), guardian, self._control.fileno()):
             self._epoll.register(descriptor, select.EPOLLIN)
@@ -95,6 +97,7 @@ class Loop:
                 self._read(descriptor)
             self._put(*map(events.WorkerReaped, self._reaper.step(self._now)))
             self._put(*self._segments.step(self._now))
+            self._releases.step(self._now)
             self._handle_queue()
             if (due := self._fleet.next_timer(self._now)) is not None and due <= self._now:
                 self._put(events.Tick())
@@ -117,6 +120,7 @@ class Loop:
             self._fleet.next_timer(self._now),
             self._reaper.next_timer(),
             self._control.step(self._now),
+            self._releases.next_timer(),
         ]
         due = min(when for when in times if when is not None)
         seconds = max(due - time.monotonic(), 0.0)
@@ -145,12 +149,16 @@ class Loop:
         del self._pidfds[child.pidfd]
         self._stop_reading(child)
         self._runtime.remove_private_socket(child.worker.server, child.worker.incarnation)
+        self._releases.lost(child.worker)
         self._put(died)
 
     def _read_link(self, child: Child) -> None:
         try:
             while (message := messages.receive_from_worker(child.link)) is not None:
-                self._put(_event_of(child.worker, message))
+                if isinstance(message, messages.Released):
+                    self._releases.answered(child.worker, message)
+                else:
+                    self._put(_event_of(child.worker, message))
         except messages.LinkClosed:
             self._stop_reading(child)
         except DecodeError as error:
@@ -161,13 +169,15 @@ class Loop:
         if self._links.pop(child.link.fileno(), None) is not None:
             self._epoll.unregister(child.link.fileno())
 
-    def _answer(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _answer(self, request: Mapping[str, Any], reply: Reply) -> Mapping[str, Any] | None:
         match request.get("command"):
             case "ping":
                 return {"ok": True, **self._identity}
             case "stop":
                 self._put(events.StopCommand())
                 return {"ok": True, "pid": os.getpid()}
+            case "release":
+                return self._releases.ask(request, reply, self._now)
             case other:
                 return {"ok": False, "error": f"command {other!r:.80} is not available in this version"}
 
@@ -233,22 +243,26 @@ class Loop:
             self._epoll.register(descriptor, select.EPOLLIN)
         return events.Spawned(worker, child.pid)
 
-    def _send(self, worker: Worker, message: messages.ToWorker) -> None:
+    def _send(self, worker: Worker, message: messages.ToWorker) -> bool:
         child = self._reaper.live.get(worker)
         if child is None:
-            return
+            return False
         try:
-            if not messages.send(child.link, message):
-                logger.warning("%s: worker %d does not read what it is told", worker.server, worker.index)
+            if messages.send(child.link, message):
+                return True
+            logger.warning("%s: worker %d does not read what it is told", worker.server, worker.index)
         except messages.LinkClosed:
             logger.debug("%s: worker %d has closed its link", worker.server, worker.index)
+        return False
 
     def _signal(self, worker: Worker, number: signal.Signals) -> None:
         if (child := self._reaper.live.get(worker)) is not None:
             child.signal(number)
 
 
-def _event_of(worker: Worker, message: messages.FromWorker) -> Event:
+def _event_of(
+    worker: Worker, message: messages.Ready | messages.BootFailed | messages.Quiet | messages.Drained
+) -> Event:
     match message:
         case messages.Ready():
             return events.WorkerReady(worker)

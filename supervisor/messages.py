@@ -1,7 +1,8 @@
 """The link between the supervisor and a worker: one datagram of MessagePack for each message of the vocabulary.
 
 The link is a SOCK_SEQPACKET pair, so messages keep their borders and the end of the other side is an empty read. Both
-sides are non-blocking; a worker says at most four things in its life, which the socket's buffer always holds.
+sides are non-blocking; a worker says four things in its life and answers what it is asked, a few bytes each, which the
+socket's buffer holds.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from supervisor.core.messages import (
     FromWorker,
     Quiet,
     Ready,
+    Release,
+    Released,
     StopAccepting,
     ToWorker,
 )
@@ -29,6 +32,8 @@ __all__ = [
     "LinkClosed",
     "Quiet",
     "Ready",
+    "Release",
+    "Released",
     "StopAccepting",
     "ToWorker",
     "receive_from_worker",

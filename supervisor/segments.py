@@ -16,6 +16,7 @@ from typing import Any
 from shmclaims import (
     Claim,
     GoneSweep,
+    Handle,
     RowState,
     SeatState,
     Segment,
@@ -121,6 +122,10 @@ class Segments:
         table.repair_due = 0.0
         row = table.segment.ring.row(worker.incarnation)
         return row.sessions if row is not None else 0
+
+    def retire(self, server: str, handle: Handle) -> bool:
+        """Retire one gone record on request. Raises shmclaims.StripeBusy; False: it is none any more."""
+        return self._tables[server].sweep.retire(handle)
 
     def show_seat(self, effect: ShowSeat) -> None:
         """Write a seat's state."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 
@@ -33,5 +35,35 @@ class Finish(msgspec.Struct, frozen=True, tag="finish"):
     seconds: float
 
 
-FromWorker = Ready | BootFailed | Quiet | Drained
-ToWorker = StopAccepting | Finish
+class Release(msgspec.Struct, frozen=True, tag="release"):
+    """Supervisor: an operator wants one of the worker's claims ended. Answered with Released.
+
+    ticket                   comes back with the answer
+    slot, control, stripe    the claim, as the supervisor found it: a later one of the same session is another
+    when_idle                with requests in flight: end it with the last of them; False: leave it as it is then
+    """
+
+    ticket: int
+    slot: int
+    control: int
+    stripe: int
+    when_idle: bool = False
+
+
+class Released(msgspec.Struct, frozen=True, tag="released"):
+    """Worker: what became of a Release.
+
+    released    the claim has ended
+    ending      it ends with the last of `in_flight` requests, or, with none, within moments
+    in_flight   it stays, since `in_flight` requests use it
+    busy        it stays, since its stripe of the table is held
+    unknown     the claim has ended meanwhile, or is another by now
+    """
+
+    ticket: int
+    outcome: Literal["released", "ending", "in_flight", "busy", "unknown"]
+    in_flight: int = 0
+
+
+FromWorker = Ready | BootFailed | Quiet | Drained | Released
+ToWorker = StopAccepting | Finish | Release

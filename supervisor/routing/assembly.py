@@ -8,12 +8,14 @@ from typing import Any
 
 from server_adapters.adapter import Adapter
 from shmclaims import OwnRow
+from supervisor.core.messages import Release, Released
 from supervisor.relay.client import RelayClient
 from supervisor.relay.server import RelayServer
 from supervisor.routing.claims import Claims, SharedClaims
 from supervisor.routing.forwarding import Forwarder
 from supervisor.routing.owner import Owner
 from supervisor.routing.placement import Placement
+from supervisor.routing.releasing import release
 from supervisor.routing.replies import Replies
 from supervisor.routing.request import App
 from supervisor.routing.router import Router
@@ -86,6 +88,10 @@ class Routing:
     async def sweep(self) -> None:
         """End the claims whose time is up, for as long as the worker runs."""
         await sweep(self._claims)
+
+    def release(self, order: Release) -> Released:
+        """End one claim of this worker, on an operator's word."""
+        return release(order, self._claims, self._spec.segment.table)
 
     async def drain(self, seconds: float) -> None:
         """Wait for relayed requests in flight here, `seconds` at most."""

@@ -131,10 +131,13 @@ class Worker:
     def _on_link(self) -> None:
         try:
             while (message := messages.receive_to_worker(self.spec.link)) is not None:
-                if isinstance(message, messages.StopAccepting):
-                    self._stop_accepting()
-                else:
-                    self.server.finish(message.seconds)
+                match message:
+                    case messages.StopAccepting():
+                        self._stop_accepting()
+                    case messages.Finish(seconds=seconds):
+                        self.server.finish(seconds)
+                    case messages.Release():
+                        messages.send(self.spec.link, self.routing.release(message))
         except messages.LinkClosed:
             # The supervisor is gone, and with it whoever repairs the table. PDEATHSIG has the same effect.
             os._exit(1)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from supervisor import control
-from supervisor.control import IDLE_SECONDS, MAX_CONNECTIONS, MAX_REQUEST_BYTES, Control
+from supervisor.control import IDLE_SECONDS, MAX_CONNECTIONS, MAX_REQUEST_BYTES, Control, Reply
 
 
 class Served:
@@ -25,12 +25,18 @@ class Served:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "control.sock"
         self.asked: list[Mapping[str, Any]] = []
+        self.owed: list[Reply] = []
         self.control = Control(str(self.path), self.answer)
         self.clients: list[socket.socket] = []
 
-    def answer(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Note the request."""
+    def answer(self, request: Mapping[str, Any], reply: Reply) -> Mapping[str, Any] | None:
+        """Note the request; "later" is answered later, "fail" fails."""
         self.asked.append(request)
+        if request["command"] == "fail":
+            raise ValueError("no")
+        if request["command"] == "later":
+            self.owed.append(reply)
+            return None
         return {"ok": True}
 
     def client(self, data: bytes = b"") -> socket.socket:
@@ -148,6 +154,39 @@ def test_a_client_that_goes_away_is_forgotten(served: Served) -> None:
         served.client(data).close()
         served.turn()
     assert served.control.step(0.0) is None
+
+
+def test_an_answer_may_come_later(served: Served) -> None:
+    """The connection stays, however long that takes, and others are served meanwhile; a second answer is none."""
+    client = served.client(b'{"command": "later"}\n')
+    served.turn()
+    served.turn(100 * IDLE_SECONDS)
+    other = served.client(b'{"command": "ping"}\n')
+    served.turn(100 * IDLE_SECONDS)
+    assert reply(other) == {"ok": True}
+    served.owed[0]({"ok": True, "late": 1})
+    served.owed[0]({"ok": True, "late": 2})
+    assert reply(client) == {"ok": True, "late": 1}
+    assert served.control.step(0.0) is None
+
+
+def test_a_late_answer_finds_its_client_gone(served: Served) -> None:
+    """It goes nowhere, and never to a later connection with the same descriptor."""
+    served.client(b'{"command": "later"}\n').close()
+    served.turn()
+    after = served.client(b'{"command": "later"}\n')
+    served.turn()
+    served.owed[0]({"ok": True, "for": "nobody"})
+    served.owed[1]({"ok": True, "for": "after"})
+    assert reply(after) == {"ok": True, "for": "after"}
+
+
+def test_a_command_that_fails_is_answered_so(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    """A fault of ours costs that answer, not the service."""
+    client = served.client(b'{"command": "fail"}\n')
+    served.turn()
+    assert reply(client) == {"ok": False, "error": "the supervisor failed at it: ValueError('no'); its log has more"}
+    assert "the command 'fail' failed" in caplog.text
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
