@@ -103,13 +103,15 @@ def _slots(segment: Segment) -> list[str]:
     memory = memoryview(words).cast("B")
     for number in range(geometry.slots):
         offset = geometry.slots_offset + number * SLOT_SIZE
-        control, body, used = SLOT.unpack_from(memory, offset)
-        if not control:
+        low, crc, body, used = SLOT.unpack_from(memory, offset)
+        if not low:
+            if crc:
+                found.append(f"slot {number}: half a control word")
             continue
         digest, incarnation, index, length, _, _, prefix = BODY.unpack(body)
-        if control & 255 != LIVE:
-            found.append(f"slot {number}: state is {control & 255}")
-        if crc32(body, control & LOW_HALF) != control >> 32:
+        if low & 255 != LIVE:
+            found.append(f"slot {number}: state is {low & 255}")
+        if crc32(body, low) != crc:
             found.append(f"slot {number}: checksum of the body is wrong")
             continue
         if number // BUCKET not in table.buckets_of(digest):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
 
 import msgspec
 
@@ -36,7 +35,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     prefix: str
 
 
-class Handle(NamedTuple):
+class Handle(msgspec.Struct, frozen=True, gc=False):
     """A claimant's hold on its slot: opaque but for `recycled`, the gone record that was overwritten, if one was."""
 
     slot: int

@@ -82,8 +82,8 @@ MAX_VERSION = 0xFFFFFF
 MAX_SLOTS = 1 << 26
 
 BODY = struct.Struct("=16sIHHII16p")  # digest, incarnation, index, id length, opened at, user, prefix: bytes 8-55
-SLOT = struct.Struct("=Q48sQ")  # control, body, last used
-PLACE = struct.Struct("=4s4xQ")  # a digest: its tag, and the number that picks stripe and buckets
+SLOT = struct.Struct("=II48sQ")  # low half of the control word, its crc, body, last used
+PLACE = struct.Struct("=4sH2xII")  # a digest: its tag, and what picks the stripe, the first bucket and the second
 
 PREFIX_LENGTH = 8
 PRINTABLE = bytes(c if 0x21 <= c <= 0x7E else 0x3F for c in range(256))  # others become "?": dumps end on terminals

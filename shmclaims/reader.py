@@ -1,7 +1,7 @@
 """Reading the slots of a segment without a lock: what a lookup does, and a dump.
 
 Why it is safe: a slot becomes visible with one aligned store, its control word, whose checksum covers the body. A
-reader copies the slot once and believes it only when the checksum holds, so it sees a whole claim or none, on x86 and
+reader copies the slot and believes it only when the checksum holds, so it sees a whole claim or none, on x86 and
 ARM alike. Entries never move, so a lookup never misses a claim that existed throughout.
 
 What a stale read costs: a claim that ends, or whose worker dies, while it is read may be reported once more, and the
@@ -34,7 +34,7 @@ from shmclaims.layout import (
 from shmclaims.workers import WorkerRing
 
 _unpack_place = PLACE.unpack
-_unpack_slot = SLOT.unpack
+_unpack_slot = SLOT.unpack_from  # control word first, then the body with one memcpy
 _unpack_body = BODY.unpack
 _LIVE, _GONE = ClaimState.LIVE, ClaimState.GONE
 
@@ -95,21 +95,21 @@ class SlotReader:
         hasher = self._keyed.copy()
         hasher.update(session)
         digest = hasher.digest()
-        tag, number = _unpack_place(digest)
+        tag, stripe, first, second = _unpack_place(digest)
         buckets = self._buckets
-        base = self._bases[number % self._stripes]
-        first = (number >> 8) % buckets
+        base = self._bases[stripe % self._stripes]
+        first %= buckets
         start = base + first * BUCKET_TAG_BYTES
         find = self._find
         at = find(tag, start, start + BUCKET_TAG_BYTES)
         if at < 0:
-            start = base + (first + 1 + (number >> 36) % (buckets - 1)) % buckets * BUCKET_TAG_BYTES
+            start = base + (first + 1 + second % (buckets - 1)) % buckets * BUCKET_TAG_BYTES
             at = find(tag, start, start + BUCKET_TAG_BYTES)
             if at < 0:
                 return None
         offset = self._slot_base + TAG_SCALE * at
-        control, body, used = _unpack_slot(self._memory[offset : offset + SLOT_SIZE])
-        if control and crc32(body, control & LOW_HALF) == control >> 32:
+        low, crc, body, used = _unpack_slot(self._memory, offset)
+        if low and crc32(body, low) == crc:
             found, incarnation, index, _, opened, user, prefix = _unpack_body(body)
             if found == digest:
                 state = _LIVE if self._is_live(incarnation) else _GONE
@@ -183,11 +183,11 @@ class SlotReader:
 
     def _place(self, digest: bytes) -> tuple[bytes, int, int, int]:
         """(tag, stripe, offset of the first candidate's tags, of the second's)."""
-        tag, number = _unpack_place(digest)
+        tag, stripe, first, second = _unpack_place(digest)
         buckets = self._buckets
-        stripe = number % self._stripes
-        first = (number >> 8) % buckets
-        second = (first + 1 + (number >> 36) % (buckets - 1)) % buckets
+        stripe %= self._stripes
+        first %= buckets
+        second = (first + 1 + second % (buckets - 1)) % buckets
         base = self._bases[stripe]
         return tag, stripe, base + first * BUCKET_TAG_BYTES, base + second * BUCKET_TAG_BYTES
 
@@ -206,10 +206,10 @@ class SlotReader:
 
     def _read(self, offset: int) -> tuple[bytes, Claim] | None:
         """(digest, claim) of the slot at a byte offset, None when it is empty; raises TornSlot."""
-        control, body, used = _unpack_slot(self._memory[offset : offset + SLOT_SIZE])
-        if not control:
+        low, crc, body, used = _unpack_slot(self._memory, offset)
+        if not low:
             return None
-        if crc32(body, control & LOW_HALF) != control >> 32:
+        if crc32(body, low) != crc:
             raise TornSlot
         digest, incarnation, index, _, opened, user, prefix = _unpack_body(body)
         state = _LIVE if self._is_live(incarnation) else _GONE

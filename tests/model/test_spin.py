@@ -1,4 +1,4 @@
-"""Spin on the model of stripe and repair: the model holds, and each mutant fails. A soak: `tests/install-spin` first."""
+"""Spin on the model of stripe and repair: the model holds, each mutant fails. A soak: `tests/install-spin` first."""
 
 from __future__ import annotations
 

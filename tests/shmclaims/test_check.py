@@ -52,6 +52,11 @@ def wrong_body(segment: Segment) -> None:
     segment.words[slot + 4] += 1
 
 
+def half_a_control_word(segment: Segment) -> None:
+    slot, _ = slot_for(segment, b"session")
+    segment.words[slot] = 1 << 40
+
+
 def wrong_state(segment: Segment) -> None:
     slot, digest = slot_for(segment, b"session")
     write_slot(segment, slot, digest, 1, 0, 7, NOW, 0, b"ses", state=3)
@@ -160,6 +165,7 @@ def seat_of_the_future(segment: Segment) -> None:
 
 DAMAGES: list[tuple[Callable[[Segment], None], str]] = [
     (wrong_body, "checksum"),
+    (half_a_control_word, "half a control word"),
     (wrong_state, "state is 3"),
     (wrong_bucket, "digest belongs into buckets"),
     (claimed_twice, "same session as in slot"),

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import posix_ipc
 import pytest
@@ -22,7 +23,7 @@ from shmclaims.layout import HEADER, INFO_SIZE
 NOW = 1_700_000_000
 
 
-def forked(body: Callable[[], object | None]) -> int:
+def forked(body: Callable[[], Any]) -> int:
     """Run `body` in a child; its exit code is 0 when nothing was raised."""
     pid = os.fork()
     if not pid:
@@ -42,11 +43,6 @@ def forked(body: Callable[[], object | None]) -> int:
 
 def succeeded(pid: int) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-
-
-def closed(segment: Segment) -> bool:
-    segment.close()
-    return True
 
 
 class Supervisor:
@@ -200,8 +196,13 @@ def test_stale_segments_go_and_a_live_one_stays(segment: Segment) -> None:
 def test_a_workers_fork_neither_holds_nor_drops_the_lock() -> None:
     """A forked worker that closes all it has does not make the segment stale, nor does it keep a dead one alive."""
     segment = Segment.create({}, max_sessions=10)
-    assert succeeded(forked(lambda: closed(segment)))
-    assert succeeded(forked(lambda: [os.close(one) for one in segment.descriptors()]))
+    assert succeeded(forked(segment.close))
+
+    def close_all() -> None:
+        for descriptor in segment.descriptors():
+            os.close(descriptor)
+
+    assert succeeded(forked(close_all))
 
     def other() -> None:
         remove_stale()

@@ -427,6 +427,37 @@ def test_one_key_across_two_tags_is_not_found(herd: Herd) -> None:
     assert table.try_release(handle)
 
 
+class NamesAsDigests:
+    """Stands in for the keyed hash: the session's name, padded, is its digest."""
+
+    def __init__(self, name: bytes = b"") -> None:
+        self.name = name
+
+    def copy(self) -> NamesAsDigests:
+        return NamesAsDigests()
+
+    def update(self, name: bytes) -> None:
+        self.name = name
+
+    def digest(self) -> bytes:
+        return self.name.rjust(16, b"\0")
+
+
+def test_a_tag_of_zero_hides_nothing(herd: Herd) -> None:
+    """One digest in four billion begins like an empty slot's tag: its claim is found, its slot not given away."""
+    table = herd.segment.table
+    table._keyed = NamesAsDigests()  # type: ignore[assignment]
+    herd.play(herd.register())
+    handles = {}
+    for name in names(SLOTS, "s"):  # twelve zero bytes before each: all tags are 0
+        handles[name] = table.try_claim(name, now=NOW)
+        assert all(table.lookup(claimed) is not None for claimed in handles)
+    assert len({handle.slot for handle in handles.values()}) == SLOTS
+    with pytest.raises(TableFull):
+        table.try_claim(b"full", now=NOW)
+    assert all(table.try_release(handle) for handle in handles.values())
+
+
 def test_claims_of_another_process_are_seen_at_once(herd: Herd) -> None:
     """What one worker has claimed, another finds as soon as it is told; so it is with a release."""
 

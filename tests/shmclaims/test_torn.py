@@ -19,7 +19,7 @@ import pytest
 from model.herd import Herd, until
 
 from shmclaims import Segment, StripeBusy
-from shmclaims.layout import BODY, LIVE, LOW_HALF, SLOT
+from shmclaims.layout import BODY, LIVE, SLOT
 
 NOW = 1_700_000_000
 
@@ -48,7 +48,7 @@ def versions() -> list[bytes]:
     for version, fill in ((1, 0x11), (2, 0xEE)):
         body = bytes([fill]) * BODY.size
         low = version << 8 | LIVE
-        made.append(SLOT.pack(crc32(body, low) << 32 | low, body, 0))
+        made.append(SLOT.pack(low, crc32(body, low), body, 0))
     return made
 
 
@@ -58,11 +58,11 @@ def torture(memory: mmap.mmap, offset: int, *, enough: int, seconds: float) -> t
     end = time.monotonic() + seconds
     while mixed < enough and time.monotonic() < end:
         for _ in range(1000):
-            control, body, _ = SLOT.unpack(memory[offset : offset + SLOT.size])
-            version = 0x11 if control >> 8 & 0xFF == 1 else 0xEE
+            low, crc, body, _ = SLOT.unpack(memory[offset : offset + SLOT.size])
+            version = 0x11 if low >> 8 == 1 else 0xEE
             if body.count(version) != len(body):
                 mixed += 1
-                passed += crc32(body, control & LOW_HALF) == control >> 32
+                passed += crc32(body, low) == crc
     return mixed, passed
 
 
