@@ -21,6 +21,7 @@ COMMANDS = {
     "init": "write a commented config.yaml",
     "status": "show the workers of a running service",
     "claims": "show which worker owns which session",
+    "release": "end the claim of one session",
     "stop": "stop a running service gracefully",
     "demo": "200 episodes on 4 plain workers and on 4 supervised ones",
 }

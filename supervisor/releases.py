@@ -142,7 +142,10 @@ class Releases:
     def _find(self, server: str, session: str) -> tuple[str, str, Handle, Claim] | None:
         """By id, and if nobody claims that, by digest."""
         table = self._tables.segment(server).table
-        digests = [table.digest(session.encode("utf-8", "surrogateescape"))]
+        try:
+            digests = [table.digest(session.encode("utf-8", "surrogateescape"))]
+        except UnicodeEncodeError:  # half a character that came from no command line
+            return None
         if DIGEST.fullmatch(session):
             digests.append(bytes.fromhex(session))
         for digest in digests:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import signal
-import socket
 import sys
 import time
 from pathlib import Path
@@ -15,15 +13,13 @@ from typing import Self
 import click
 
 from ops.service import Service
+from supervisor.commands.asking import Unanswered, ask
 from supervisor.commands.running import find
 from supervisor.config import load
 from supervisor.errors import ConfigError, NotRunning, SupervisorError
 
-CONTROL_SOCKET = "control.sock"
-REPLY_SECONDS = 5.0
 MARGIN_SECONDS = 15.0
 UNKNOWN_GRACE_SECONDS = 300.0
-MAX_REPLY_BYTES = 65536
 
 EPILOG = """\b
 Example:
@@ -104,7 +100,7 @@ def _ask(service: Service, supervisor: Watched) -> None:
         print(
             f"gym-supervise: supervisor {pid} is stopped by a signal and cannot act; `kill -CONT {pid}` lets it go on"
         )
-    trouble = request(service.runtime_dir, "stop")
+    trouble = _request_stop(service.runtime_dir)
     if trouble is not None:
         print(f"gym-supervise: {trouble}; sending SIGTERM to the supervisor instead", file=sys.stderr)
         try:
@@ -119,26 +115,13 @@ def _ask(service: Service, supervisor: Watched) -> None:
             ) from None
 
 
-def request(runtime_dir: Path, name: str) -> str | None:
-    """Send one command over the control socket; None when it was accepted, else what went wrong."""
-    path = runtime_dir / CONTROL_SOCKET
+def _request_stop(runtime_dir: Path) -> str | None:
+    """None when it was accepted, else what went wrong."""
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(REPLY_SECONDS)
-            connection.connect(str(path))
-            connection.sendall(json.dumps({"command": name}).encode() + b"\n")
-            with connection.makefile("rb") as stream:
-                line = stream.readline(MAX_REPLY_BYTES)
-        reply = json.loads(line)
-    except TimeoutError:
-        return f"{path} did not answer within {REPLY_SECONDS:.0f} s"
-    except OSError as error:
-        return f"{path} cannot be used ({error.strerror or error})"
-    except ValueError:
-        return f"{path} answered with something other than JSON"
-    if not isinstance(reply, dict) or reply.get("error") or reply.get("ok") is False:
-        return f"{path} refused: {reply.get('error') if isinstance(reply, dict) else reply}"
-    return None
+        reply = ask(runtime_dir, {"command": "stop"})
+    except Unanswered as trouble:
+        return str(trouble)
+    return None if reply["ok"] else f"the supervisor refused: {reply.get('error')}"
 
 
 def _patience(config: str) -> float:

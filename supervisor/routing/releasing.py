@@ -7,12 +7,12 @@ import time
 from shmclaims import ClaimTable, Handle, StripeBusy
 from supervisor.core.messages import Release, Released
 from supervisor.routing.claims import Claims
+from supervisor.routing.sessions import Owned
 
 
 def release(order: Release, claims: Claims, table: ClaimTable) -> Released:
     """End the claim that is in a slot of the table, if it is still the one that was meant."""
-    held = (order.slot, order.control)
-    own = next((own for own in claims.book if own.handle is not None and own.handle[:2] == held), None)
+    own = next((own for own in claims.book if _is_meant(own, order)), None)
     if own is None:
         return _release_unknown(order, table)
     if own.in_flight and not order.when_idle:
@@ -22,6 +22,11 @@ def release(order: Release, claims: Claims, table: ClaimTable) -> Released:
         claims.publish()
         return Released(order.ticket, "ending", own.in_flight)
     return Released(order.ticket, "released")
+
+
+def _is_meant(own: Owned, order: Release) -> bool:
+    handle = own.handle
+    return handle is not None and handle.slot == order.slot and handle.control == order.control
 
 
 def _release_unknown(order: Release, table: ClaimTable) -> Released:

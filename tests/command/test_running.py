@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command.held import APP, ROOT, Held
+from command.held import APP, ROOT, Held, wait_for_state
 
 from ops import service
 from shmclaims.segment import Segment
@@ -20,12 +20,12 @@ from shmclaims.segment import Segment
 Run = Callable[..., Any]
 
 
-@pytest.mark.parametrize("command", ["status", "claims", "stop"])
+@pytest.mark.parametrize("command", ["status", "claims", "release", "stop"])
 def test_where_nothing_runs_the_status_is_6(tmp_path: Path, run: Run, command: str) -> None:
     """The places that were looked at are named."""
     config = tmp_path / "config.yaml"
     config.write_text(APP)
-    done = run(command, str(config))
+    done = run(command, str(config), *(["a-session"] if command == "release" else []))
     assert (done.status, done.out) == (6, "")
     assert f"found no supervisor in {tmp_path}/run" in done.err
 
@@ -134,3 +134,21 @@ def test_stop_sends_sigterm_where_the_control_socket_does_not_answer(held: Held,
     assert "sending SIGTERM to the supervisor instead" in done.err
     assert held.process.wait(1) == 0
     assert run("stop", str(held.config)).status == 6
+
+
+def test_release_needs_a_supervisor_that_can_act(held: Held, run: Run) -> None:
+    """Without a control socket, stopped by a signal, dead: each says so, at once, and has its status."""
+    arguments = ("release", str(held.config), "alpha-00-0000-0001")
+    done = run(*arguments)
+    assert done.status == 1
+    assert "control.sock cannot be used (No such file or directory)" in done.err
+    held.process.send_signal(signal.SIGSTOP)
+    wait_for_state(held.process.pid, "T")
+    done = run(*arguments)
+    assert done.status == 1
+    assert f"supervisor {held.process.pid} cannot act: found that a signal has stopped it; `kill -CONT" in done.err
+    held.process.send_signal(signal.SIGCONT)
+    held.kill()
+    done = run(*arguments)
+    assert done.status == 6
+    assert "when it died" in done.err
