@@ -15,7 +15,8 @@ from uuid import uuid4
 from stress.client import FIELD, Http, Lost, Session, Wrong
 
 STEPS = 3
-SLOW_SECONDS = 0.15
+SLOW_SECONDS = 1.0
+DROP_SECONDS = 0.1  # a client that goes away so long after its request has gone before the reply, busy as it may be
 
 Attempt = Callable[[Http, int], Awaitable[None]]
 
@@ -40,13 +41,13 @@ class Scenario:
     at_once: int = 128
 
 
-async def play(session: Session) -> None:
-    """From a seed to the end."""
+async def play(session: Session, *, sent_again: bool = False) -> None:
+    """From a seed to the end. With `sent_again` requests may have been: then a close may have been run before."""
     for step in range(1, STEPS + 1):
         await session.increment(step)
     await session.check()
     await session.verify(close_follows=session.id is not None)
-    await session.end()
+    await session.end(sent_again=sent_again)
 
 
 async def untyped_episode(http: Http, number: int) -> None:
@@ -90,7 +91,7 @@ async def dropped_seed(http: Http, number: int) -> None:
     """The client goes away before the reply, or gets half of it; it seeds again without a cookie."""
     session = Session(http, number, typed=True)
     if number % 2:
-        await http.drop("/seed_session", session.seed_body(slow=SLOW_SECONDS), seconds=SLOW_SECONDS / 2)
+        await http.drop("/seed_session", session.seed_body(slow=SLOW_SECONDS), seconds=DROP_SECONDS)
     elif await http.post_once("/seed_session", session.seed_body(fail="cut")) is not None:
         raise Wrong("a reply that was cut off looked whole")
     await session.seed()
@@ -100,7 +101,7 @@ async def dropped_seed(http: Http, number: int) -> None:
 async def dropped_untyped_seed(http: Http, number: int) -> None:
     """Nobody knows the first id: it must not stay. The second seed is another session."""
     session = Session(http, number, typed=False)
-    await http.drop("/seed_session", session.seed_body(slow=SLOW_SECONDS), seconds=SLOW_SECONDS / 2)
+    await http.drop("/seed_session", session.seed_body(slow=SLOW_SECONDS), seconds=DROP_SECONDS)
     await session.seed()
     await play(session)
 
@@ -169,7 +170,7 @@ async def surviving_episode(http: Http, number: int) -> None:
         session = Session(http, number, typed=True)
         try:
             await session.seed()
-            await play(session)
+            await play(session, sent_again=True)
         except Lost:
             for _ in range(2):
                 with suppress(Lost):

@@ -20,7 +20,7 @@ SMALL = [scenario for scenario in SCENARIOS if scenario.small]
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Result]]:
     """Small ones on three workers and two agents, all at once; after them a worker is killed in the middle of one."""
-    services = Services(tmp_path_factory.mktemp("stress"), window_seconds=0.5, workers=3, agents=2)
+    services = Services(tmp_path_factory.mktemp("stress"), window_seconds=3, workers=3, agents=2)
     found: list[Result] = []
     try:
         for kills in (False, True):
