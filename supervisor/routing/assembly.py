@@ -11,6 +11,7 @@ from shmclaims import OwnRow
 from supervisor.core.messages import Release, Released
 from supervisor.relay.client import RelayClient
 from supervisor.relay.server import RelayServer
+from supervisor.routing.access import AccessLog
 from supervisor.routing.claims import Claims, SharedClaims
 from supervisor.routing.forwarding import Forwarder
 from supervisor.routing.owner import Owner
@@ -62,6 +63,9 @@ class Routing:
             self.row,
             incarnation=spec.incarnation,
             health=spec.server.health,
+            access=AccessLog(adapter, ring, server=spec.name, index=spec.index, me=spec.incarnation)
+            if spec.server.uvicorn.get("access_log", True)
+            else None,
         )
 
     async def open(self, state: dict[str, Any], tasks: set[Any]) -> None:

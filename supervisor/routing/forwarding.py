@@ -97,6 +97,8 @@ class Forwarder:
         outcome = await self._client.relay(order, request.scope, request.body, send)
         match outcome:
             case Taken():
+                if request.line is not None:
+                    request.line.served(order.owner, order.session)
                 return None
             case NotOwner(incarnation):
                 return Moved(incarnation)
@@ -108,6 +110,8 @@ class Forwarder:
                 raise Refusal("session_gone", describe_gone(self._ring, order.owner), owner=order.owner)
             case OwnerLost(started):
                 if started:
+                    if request.line is not None:
+                        request.line.served(order.owner, order.session)
                     return None  # the reply has begun: returning without its end breaks the client's connection off
                 raise Refusal("session_gone", describe_gone(self._ring, order.owner), owner=order.owner)
             case Refused(kind, facts):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from server_adapters.adapter import Reading
 from server_adapters.heads import RequestHead
 from supervisor.relay.body import BodyReplay
+
+if TYPE_CHECKING:
+    from supervisor.routing.access import Line
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -16,16 +19,28 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Request:
-    """An http request. `receive` is replaced by a BodyReplay once the body may have to be sent more than once."""
+    """An http request. `receive` is replaced by a BodyReplay once the body may have to be sent more than once.
 
-    __slots__ = ("head", "reading", "receive", "scope", "send")
+    `line` is what its access line will say; None where it gets none, as in the worker that it was relayed to.
+    """
 
-    def __init__(self, head: RequestHead, reading: Reading, scope: Scope, receive: Receive, send: Send) -> None:
+    __slots__ = ("head", "line", "reading", "receive", "scope", "send")
+
+    def __init__(
+        self,
+        head: RequestHead,
+        reading: Reading,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        line: Line | None = None,
+    ) -> None:
         self.head = head
         self.reading = reading
         self.scope = scope
         self.receive = receive
         self.send = send
+        self.line = line
 
     @property
     def body(self) -> BodyReplay:

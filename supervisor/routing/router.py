@@ -13,6 +13,7 @@ from server_adapters.adapter import Adapter, Reading
 from shmclaims import AlreadyClaimed, OwnRow
 from supervisor.relay.body import BodyReplay, ClientLeft
 from supervisor.routing import extension, rule
+from supervisor.routing.access import AccessLog, Line
 from supervisor.routing.claims import Claims
 from supervisor.routing.forwarding import Forwarder
 from supervisor.routing.listening import Listener
@@ -45,6 +46,7 @@ class Router:
         *,
         incarnation: int,
         health: str | None = None,
+        access: AccessLog | None = None,
     ) -> None:
         self.ready = False
         self.stopping = False
@@ -59,6 +61,7 @@ class Router:
         self._row = row
         self._me = incarnation
         self._health = health
+        self._access = access
         self._has_sessions = adapter.has_sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -70,23 +73,36 @@ class Router:
         row = self._row
         row.add("requests", 1)
         row.add("in_flight", 1)
+        line = None
+        if self._access is not None and (line := self._access.begin(receive, send)) is not None:
+            send = line.send
+        failed = True
         try:
             if kind == "http":
-                await self._http(scope, receive, send)
+                await self._http(scope, receive, send, line)
             elif self._has_sessions:
-                await self._websockets.serve(request_head(scope), scope, receive, send)
+                await self._websockets.serve(request_head(scope), scope, receive, send, line)
             else:
-                await self._app(scope, receive, send)
+                await self._run_bare(scope, receive, send, line)
+            failed = False
         finally:
             row.add("in_flight", -1)
+            if line is not None and self._access is not None:
+                self._access.end(line, scope, failed=failed)
 
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _run_bare(self, scope: Scope, receive: Receive, send: Send, line: Line | None) -> None:
+        """Run the app where there are no sessions."""
+        if line is not None:
+            line.serve_here(None)
+        await self._app(scope, receive, send)
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send, line: Line | None) -> None:
         head = request_head(scope)
         if head.path == self._health:
             await self._answer_health(send)
             return
         if not self._has_sessions:
-            await self._app(scope, receive, send)
+            await self._run_bare(scope, receive, send, line)
             return
         reading = self._adapter.read(head)
         if reading.needs_body:
@@ -96,8 +112,10 @@ class Router:
             except ClientLeft:
                 return
             receive = body
-        request = Request(head, reading, scope, receive, send)
+        request = Request(head, reading, scope, receive, send, line)
         session = reading.session
+        if line is not None:
+            line.request, line.session = request, session
         try:
             if session is not None and not reading.conflict:
                 own = self._book.get(session)
@@ -106,6 +124,8 @@ class Router:
                     return
             await self._decide(request)
         except Refusal as refusal:
+            if line is not None:
+                line.owner, line.refused = None, refusal.kind
             await self._replies.send(refusal, head, reading, send, session)
 
     async def run(self, request: Request, own: Owned | None) -> None:
@@ -126,6 +146,8 @@ class Router:
             await self._app(scope, receive, visit.send)
         finally:
             visit.finish()
+            if request.line is not None:
+                request.line.serve_here(visit.session)
 
     def refuses_start(self, reading: Reading, own: Owned) -> bool:
         """Whether the request is a start that comes after its session's close."""

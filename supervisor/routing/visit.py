@@ -86,6 +86,11 @@ class Visit:
         self._reply_head: ResponseHead | None = None
         self._body: bytearray | None = bytearray() if reading.wants_reply_body else None
 
+    @property
+    def session(self) -> str | None:
+        """The session that it ran under, or the one that its reply gave out."""
+        return self._session if self._issued is None else self._issued.session
+
     async def send(self, message: dict[str, Any]) -> None:
         """The app's `send`."""
         kind = message["type"]

@@ -12,6 +12,7 @@ from server_adapters.adapter import Adapter, Reading
 from server_adapters.heads import RequestHead
 from shmclaims import AlreadyClaimed
 from supervisor.routing import extension, rule
+from supervisor.routing.access import Line
 from supervisor.routing.claims import Claims
 from supervisor.routing.replies import Refusal, Replies, Send
 from supervisor.routing.sessions import Owned
@@ -28,14 +29,20 @@ class WebSockets:
         self._taker = taker
         self._replies = replies
 
-    async def serve(self, head: RequestHead, scope: dict[str, Any], receive: Any, send: Send) -> None:
-        """Serve one WebSocket scope."""
+    async def serve(
+        self, head: RequestHead, scope: dict[str, Any], receive: Any, send: Send, line: Line | None = None
+    ) -> None:
+        """Serve one WebSocket scope; `line` is what its access line will say."""
         reading = self._adapter.read(head)
         try:
             own = await self._hold(reading)
         except Refusal as refusal:
+            if line is not None:
+                line.session, line.refused = reading.session, refusal.kind
             await self._replies.send_websocket(refusal, head, reading, scope, send)
             return
+        if line is not None:
+            line.serve_here(reading.session)
         claims, said = self._claims, extension.SessionExtension(self._claims, own)
         scope.setdefault("extensions", {})[extension.NAME] = said
         if own is not None:

@@ -82,9 +82,12 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
     def _make_protocol(self) -> asyncio.Protocol:
-        return self.config.http_protocol_class(  # type: ignore[call-arg]
+        protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
             config=self.config,
             server_state=self.server_state,
             app_state=self.lifespan.state,
             _loop=asyncio.get_running_loop(),
         )
+        with contextlib.suppress(AttributeError):  # a protocol of the user's own may have none
+            protocol.access_log = False  # type: ignore[attr-defined]  # the router's own line says more
+        return protocol
