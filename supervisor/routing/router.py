@@ -170,22 +170,19 @@ class Router:
             case rule.ClaimAndRun():
                 assert session is not None
                 await self._follow(self._me, session, request)
-            case rule.Place(mint):
+            case rule.Place(mint, claim):
                 if mint and (reading.ends or reading.stays_open):
                     self._replies.note_lost_end(request.head)
-                await self._place(request, mint=mint)
+                session = self._forwarder.new_id() if mint else session if claim else None
+                await self._place(request, session, mint=mint)
             case rule.Refuse("session_gone"):
                 assert fact is not None
                 raise self._taker.gone(fact.incarnation)
             case rule.Refuse():
                 raise self._taker.conflict(reading)
 
-    async def _place(self, request: Request, *, mint: bool) -> None:
+    async def _place(self, request: Request, session: str | None, *, mint: bool) -> None:
         """Give a new session to the worker with the most room, which claims it and runs the app."""
-        reading = request.reading
-        session = reading.session
-        if mint:
-            session = self._forwarder.new_id()
         avoid: frozenset[int] = frozenset()
         while True:
             target = self._forwarder.choose(avoid, stopping=self.stopping)

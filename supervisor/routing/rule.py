@@ -14,7 +14,8 @@ every line of the rule is a row in a table of cases.
     its worker is gone, a start may replace it        Place()
     its worker is gone                                Refuse(session_gone)
     nobody claims it, the route keeps no state        Run
-    nobody claims it, a session starts                Place()
+    nobody claims it, vouched for, a session starts   Place()
+    nobody claims it, unknown, a session starts       Place(claim=False)
     nobody claims it, the id is vouched for           ClaimAndRun
     nobody claims it, nobody vouches for it           Run
 """
@@ -46,9 +47,14 @@ class ClaimAndRun(msgspec.Struct, frozen=True, gc=False):
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
-    """Give a new session to the worker with the most room; that worker claims it before its app runs."""
+    """Give a new session to the worker with the most room; that worker claims it before its app runs.
+
+    mint   the id is the router's to make
+    claim  False: the id that the request names means nothing here; the app's reply gives out the session's own
+    """
 
     mint: bool = False
+    claim: bool = True
 
 
 class Relay(msgspec.Struct, frozen=True, gc=False):
@@ -69,6 +75,7 @@ RUN = Run()
 RUN_OWNED = RunOwned()
 CLAIM_AND_RUN = ClaimAndRun()
 PLACE = Place()
+PLACE_UNCLAIMED = Place(claim=False)
 PLACE_MINTED = Place(mint=True)
 REFUSE_GONE = Refuse("session_gone")
 REFUSE_CONFLICT = Refuse("session_conflict")
@@ -96,5 +103,5 @@ def decide(reading: Reading, claim: ClaimFact | None, *, me: int, owned: bool) -
     if reading.stateless:
         return RUN
     if reading.starts:
-        return PLACE
+        return PLACE if reading.vouched or reading.replaces_gone else PLACE_UNCLAIMED
     return CLAIM_AND_RUN if reading.vouched else RUN
