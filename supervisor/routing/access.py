@@ -24,6 +24,8 @@ from supervisor.routing.request import Receive, Request, Scope, Send
 
 logger = logging.getLogger("uvicorn.access")
 
+faults = logging.getLogger("gym_supervise.router")
+
 MESSAGE = '%s - "%s %s HTTP/%s" %d'
 """uvicorn's."""
 
@@ -31,6 +33,7 @@ CLIENT_LEFT = 499
 """No reply was begun, and its client has gone: what nginx calls it."""
 
 SHOWN = 8  # characters of a session's id, and never more than half: ids can be secrets
+MOST_INDEXES = 1000
 STARTS = frozenset({"http.response.start", "websocket.http.response.start"})
 
 
@@ -102,15 +105,23 @@ class AccessLog:
         self._server = server
         self._index = index
         self._me = me
-        self._indexes: dict[int, int] = {me: index}
+        self._indexes: dict[int | None, int] = {me: index}
 
     def begin(self, receive: Receive, send: Send) -> Line | None:
         """A request begins; None where nobody wants its line."""
         return Line(self._me, receive, send) if logger.isEnabledFor(logging.INFO) else None
 
     def end(self, line: Line, scope: Scope, *, failed: bool) -> None:
-        """It is over. `failed`: the app has raised, and the server sends a 500 if no reply was begun."""
-        seconds = perf_counter() - line.began
+        """It is over. `failed`: the app has raised, and the server sends a 500 if no reply was begun.
+
+        Never raises: a request is not to fail for its line.
+        """
+        try:
+            self._write(line, scope, perf_counter() - line.began, failed=failed)
+        except Exception:
+            faults.exception("an access line could not be written")
+
+    def _write(self, line: Line, scope: Scope, seconds: float, *, failed: bool) -> None:
         status = line.status or self._status_unsaid(line, scope, failed=failed)
         session = line.session or self._session_issued(line)
         client, target = scope.get("client"), _target(scope)
@@ -131,24 +142,24 @@ class AccessLog:
         record.__dict__.update(
             server=self._server,
             worker=self._index,
-            owner=None if line.owner is None else self._index_of(line.owner),
+            owner=self._index_of(line.owner),
             session=shown,
-            duration_ms=round(seconds * 1000, 3),
+            duration_ms=int(seconds * 1e6) / 1000,
             refused=line.refused,
-            cut=bool(line.status) and not line.complete and scope["type"] == "http",
+            cut=not line.complete and line.status != 0 and scope["type"] == "http",
         )
         logger.handle(record)
 
-    def _index_of(self, incarnation: int) -> int | None:
-        index = self._indexes.get(incarnation)
-        if index is None:
-            row = self._ring.row(incarnation)
-            if row is None:
-                return None
-            if len(self._indexes) > 1000:
-                self._indexes.clear()
-            index = self._indexes[incarnation] = row.index
-        return index
+    def _index_of(self, incarnation: int | None) -> int | None:
+        if incarnation is None or incarnation in self._indexes:
+            return self._indexes.get(incarnation)
+        row = self._ring.row(incarnation)
+        if row is None:
+            return None
+        if len(self._indexes) > MOST_INDEXES:
+            self._indexes.clear()
+        self._indexes[incarnation] = row.index
+        return row.index
 
     def _status_unsaid(self, line: Line, scope: Scope, *, failed: bool) -> int:
         """No reply was begun: the client has left, or the server makes up for the app with a 500."""
@@ -176,5 +187,4 @@ def _without(session: str, target: str, shown: str) -> str:
     """The target without a session id that stands in it: it may be all that a client needs."""
     if session in target:
         return target.replace(session, f"{shown}...")
-    quoted = quote(session, safe="")
-    return target if quoted == session else target.replace(quoted, f"{shown}...")
+    return target.replace(quote(session, safe=""), f"{shown}...") if "%" in target else target

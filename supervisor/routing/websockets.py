@@ -45,13 +45,24 @@ class WebSockets:
             line.serve_here(reading.session)
         claims, said = self._claims, extension.SessionExtension(self._claims, own)
         scope.setdefault("extensions", {})[extension.NAME] = said
+        accepted = False
+
+        async def watched(message: dict[str, Any]) -> None:
+            nonlocal accepted
+            accepted = accepted or message["type"] == "websocket.accept"
+            await send(message)
+
         if own is not None:
             claims.book.enter(own)
             own.kept = True
         try:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, watched if reading.starts else send)
         finally:
             now = time.monotonic()
+            if own is not None and reading.starts:
+                claims.book.start(own, succeeded=accepted, now=now)
+            elif own is not None and reading.ends:
+                claims.book.end(own, now)
             said.finish(own, now)
             if own is not None:
                 if claims.book.leave(own, now):

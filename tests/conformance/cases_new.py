@@ -29,7 +29,7 @@ NEW = [
     Case(
         "new ids",
         "the router's id goes into a valid cookie that has none, and what that holds stays",
-        [Ask(1, TOOL, cookie="=", data={"basket": [1]}, ran=1, save="a"), Held("a", 1)],
+        [Ask(1, TOOL, cookie="=", data={"basket": [1]}, ran=1, save="a", has={"basket": [1]}), Held("a", 1)],
     ),
     Case(
         "new ids",

@@ -173,6 +173,9 @@ class Player:
         if step.same is not None:
             assert cookie is not None, "no session cookie in the reply"
             assert session_in(cookie, self.case.field) == self.id_of(step.same)
+        if step.has:
+            assert cookie is not None, "no session cookie in the reply"
+            assert {key: session_in(cookie, key) for key in step.has} == step.has
         if step.save is not None:
             assert cookie is not None, "no session cookie in the reply"
             self.jar[step.save] = cookie

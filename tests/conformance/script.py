@@ -28,6 +28,7 @@ class Ask:
     keeps      the reply repeats the cookie that was sent
     leaves     the reply has no session cookie at all
     same       the reply's cookie names the session of this cookie, or this id
+    has        what else the data of the reply's cookie holds
     count      how often the session has been asked for, as the app that ran this has it
     """
 
@@ -48,6 +49,7 @@ class Ask:
     keeps: bool = False
     leaves: bool = False
     same: str | None = None
+    has: dict[str, Any] = field(default_factory=dict)
     count: int | None = None
 
 

@@ -1,0 +1,91 @@
+"""What a WebSocket does to its session's claim, on the worker that serves it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from server_adapters.registry import build
+from supervisor.routing.extension import NAME
+from supervisor.routing.request import request_head
+from supervisor.routing.solo import SoloClaims
+from supervisor.routing.websockets import WebSockets
+
+OPTIONS = {
+    "preset": "custom",
+    "sources": [{"query": "sid"}],
+    "starts": ["WEBSOCKET /ws"],
+    "ends": ["WEBSOCKET /bye"],
+    "unknown": "claim",
+    "session_close_retry_window_seconds": 30,
+}
+
+
+class Nothing:
+    """A worker's counters, or what finds claims of others: there are none."""
+
+    def set(self, name: str, value: int) -> None:
+        """Write one."""
+
+
+class Taker:
+    """Claims sessions of this worker alone."""
+
+    def __init__(self, claims: SoloClaims) -> None:
+        self.find = claims.find
+        self.take = claims.take
+
+
+def serve(path: str, *, word: str | None = None, accepts: bool = True) -> SoloClaims:
+    """One WebSocket from its opening to its end, in which the app may say something of the claim."""
+
+    async def app(scope: dict[str, Any], _receive: Any, send: Any) -> None:
+        if accepts:
+            await send({"type": "websocket.accept"})
+        if word is not None:
+            getattr(scope["extensions"][NAME], word)()
+        await send({"type": "websocket.close"})
+
+    async def run() -> SoloClaims:
+        adapter = build(OPTIONS, None, server="test")
+        claims = SoloClaims(Nothing(), adapter.life)  # type: ignore[arg-type]
+        sockets = WebSockets(app, adapter, claims, Taker(claims), None)  # type: ignore[arg-type]
+        scope = {"type": "websocket", "path": path, "query_string": b"sid=a", "headers": [], "extensions": {}}
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await sockets.serve(request_head(scope), scope, None, send)
+        assert sent[-1]["type"] == "websocket.close"
+        return claims
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(("accepts", "is_open"), [(True, True), (False, False)], ids=["accepted", "refused"])
+def test_a_websocket_that_starts_a_session(accepts: bool, is_open: bool) -> None:
+    """Once it is accepted the session is open; a refused one is a start that failed."""
+    own = serve("/ws", accepts=accepts).book.get("a")
+    assert own is not None
+    assert (own.started, own.open) == (True, is_open)
+
+
+def test_a_websocket_that_ends_a_session() -> None:
+    """The window begins with the socket's end."""
+    book = serve("/bye").book
+    own = book.get("a")
+    assert own is not None
+    assert own.ended_at is not None
+    assert own.deadline == own.ended_at + 30
+
+
+def test_an_app_speaks_of_its_claim_in_a_websocket_too() -> None:
+    """What it says takes effect at the end, after what the route means."""
+    assert serve("/other", word="release").book.get("a") is None
+    assert serve("/ws", word="release").book.get("a") is None
+    own = serve("/bye", word="hold").book.get("a")
+    assert own is not None
+    assert own.open
