@@ -26,6 +26,7 @@ from supervisor.core.events import Event, Worker
 from supervisor.core.fleet import Fleet
 from supervisor.core.worker_state import IllegalStep
 from supervisor.listeners import Listeners
+from supervisor.notify import Announcer
 from supervisor.reaping import Reaper
 from supervisor.releases import Releases
 from supervisor.runtime_dir import RuntimeDir
@@ -47,6 +48,7 @@ class Loop:
         listeners: the public sockets of each server.
         spawn: forks a worker; raises OSError or RuntimeError.
         guardian: a pidfd, readable when the guardian is gone.
+        announcer: tells the service manager.
 
     """
 
@@ -62,6 +64,7 @@ class Loop:
         spawn: Callable[[Worker], Child],
         guardian: int,
         identity: Mapping[str, Any],
+        announcer: Announcer,
     ) -> None:
         self._fleet = fleet
         self._segments = segments
@@ -72,6 +75,7 @@ class Loop:
         self._spawn = spawn
         self._guardian: int | None = guardian
         self._identity = identity
+        self._announcer = announcer
         self._control = Control(runtime.control_path, self._answer)
         self._releases = Releases(segments, self._send)
         self._epoll = select.epoll()
@@ -87,6 +91,7 @@ class Loop:
         """Serve until the fleet says that it is over; returns the exit status."""
         self._put(events.Started())
         self._handle_queue()
+        self._announcer.step(self._now)
         while self._fleet.exit_status is None:
             ready = self._wait()
             self._now = time.monotonic()
@@ -102,6 +107,7 @@ class Loop:
             if (due := self._fleet.next_timer(self._now)) is not None and due <= self._now:
                 self._put(events.Tick())
                 self._handle_queue()
+            self._announcer.step(self._now)
         _, stuck = children.sweep()
         if stuck:
             logger.error("killed processes are still there: %s", sorted(stuck))
@@ -121,6 +127,7 @@ class Loop:
             self._reaper.next_timer(),
             self._control.step(self._now),
             self._releases.next_timer(),
+            self._announcer.next_timer(),
         ]
         due = min(when for when in times if when is not None)
         seconds = max(due - time.monotonic(), 0.0)

@@ -99,6 +99,11 @@ class Segments:
         """The segments' names, by server."""
         return {server: table.segment.name for server, table in self._tables.items()}
 
+    def open_sessions(self, server: str) -> int:
+        """A server's open sessions, over all its live workers."""
+        rows = self.segment(server).ring.rows()
+        return sum(row.sessions for row in rows if row.state not in (RowState.FREE, RowState.DEAD))
+
     def register(self, server: str, index: int) -> Worker:
         """A new incarnation for a seat. Raises shmclaims.RingFull."""
         return Worker(server, index, self.segment(server).ring.register(index, now=time.time()))

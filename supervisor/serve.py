@@ -23,6 +23,7 @@ from supervisor.guardian import guard
 from supervisor.linux import become_subreaper, raise_descriptor_limit
 from supervisor.listeners import Listeners, open_listeners
 from supervisor.loop import Loop
+from supervisor.notify import Announcer, Notifier, tell_failure, watchdog_seconds
 from supervisor.reaping import Reaper
 from supervisor.runtime_dir import RuntimeDir
 from supervisor.segments import Segments
@@ -52,17 +53,21 @@ def run(config: Config, *, main: WorkerMain = serve_app, policy: BackoffPolicy |
 def supervise(config: Config, guardian: int, main: WorkerMain, policy: BackoffPolicy) -> int:
     """The supervisor's life, in a process of its own below `guardian` (a pid). Returns the exit status."""
     logs.configure(config.log, role="supervisor")
+    notifier = Notifier(os.environ.get("NOTIFY_SOCKET", ""))
     try:
         with ExitStack() as stack:
-            return _set_up(config, guardian, main, policy, stack).run()
+            return _set_up(config, guardian, main, policy, notifier, stack).run()
     except SupervisorError as error:
         failure = error
+    tell_failure(notifier, str(failure))
     for line in str(failure).splitlines():
         logger.error("%s", line)
     return failure.exit_code
 
 
-def _set_up(config: Config, guardian: int, main: WorkerMain, policy: BackoffPolicy, stack: ExitStack) -> Loop:
+def _set_up(
+    config: Config, guardian: int, main: WorkerMain, policy: BackoffPolicy, notifier: Notifier, stack: ExitStack
+) -> Loop:
     """Everything before the first worker; what is done here is undone in the opposite order."""
     become_subreaper()
     raise_descriptor_limit()
@@ -81,8 +86,10 @@ def _set_up(config: Config, guardian: int, main: WorkerMain, policy: BackoffPoli
         stack.callback(listeners[name].close)
     identity = {"pid": os.getpid(), "guardian": guardian, "started_at": time.time(), "version": _version()}
     segments = _make_segments(config, listeners, identity, stack)
+    fleet = Fleet([_plan(name, config) for name in config.servers], policy)
+    watchdog = watchdog_seconds(os.environ, frozenset({guardian, os.getpid()}))
     loop = Loop(
-        fleet=Fleet([_plan(name, config) for name in config.servers], policy),
+        fleet=fleet,
         segments=segments,
         reaper=Reaper(segments),
         signals=signals,
@@ -91,6 +98,7 @@ def _set_up(config: Config, guardian: int, main: WorkerMain, policy: BackoffPoli
         spawn=_spawner(config, segments, listeners, main),
         guardian=watch,
         identity=identity,
+        announcer=Announcer(notifier, fleet, segments.open_sessions, watchdog_seconds=watchdog),
     )
     stack.callback(loop.close)
     source = str(config.source) if config.source else None
