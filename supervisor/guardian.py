@@ -11,10 +11,12 @@ alone while the supervisor lives.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 
 from supervisor import children
@@ -33,9 +35,12 @@ FORWARDED = frozenset(
         signal.SIGTTOU,
     }
 )
-WAITED = FORWARDED | {signal.SIGCHLD}
+WAITED = FORWARDED | {signal.SIGCHLD, signal.SIGABRT}
 
 STATUS_OTHER = 1
+
+ABORT_SECONDS = 2.0
+"""What a supervisor that hangs has for writing down where, when a service manager's watchdog has found it out."""
 
 
 def guard(run: Callable[[int], int]) -> int:
@@ -91,6 +96,8 @@ def _open_standard_streams() -> None:
 def _be_supervisor(run: Callable[[int], int], guardian: int) -> None:
     status = STATUS_OTHER
     try:
+        faulthandler.enable(file=2)  # its stack goes to the log, also when its interpreter does not turn any more
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGABRT})
         _set_group(0)
         status = run(guardian)
     except BaseException:
@@ -107,15 +114,31 @@ def _set_group(pid: int) -> None:
 
 
 def _watch(pid: int) -> os.waitid_result:
-    """Forward signals until the supervisor has exited."""
+    """Forward signals until the supervisor has exited. SIGABRT, a watchdog's, ends it: in time, also a stopped one."""
+    deadline = None
     while True:
-        received = signal.sigwaitinfo(WAITED)
+        received = _wait(deadline)
+        if received is None:
+            children.kill(pid)
+            deadline = None
+            continue
+        if received.si_signo == signal.SIGABRT:
+            os.kill(pid, signal.SIGABRT)
+            os.kill(pid, signal.SIGCONT)
+            deadline = deadline or time.monotonic() + ABORT_SECONDS
+            continue
         if received.si_signo != signal.SIGCHLD:
             os.kill(pid, received.si_signo)  # not reaped yet, so the pid is still its own
             continue
         while (exited := _next_exit()) is not None:
             if exited.si_pid == pid:
                 return exited
+
+
+def _wait(deadline: float | None) -> signal.struct_siginfo | None:
+    if deadline is None:
+        return signal.sigwaitinfo(WAITED)
+    return signal.sigtimedwait(WAITED, max(deadline - time.monotonic(), 0.0))
 
 
 def _next_exit() -> os.waitid_result | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import faulthandler
 import gc
 import logging
 import os
@@ -39,6 +40,7 @@ def _ignore(_number: int, _frame: FrameType | None) -> None:
 def take_own_signals() -> None:
     """Give up the supervisor's signal handling. All signals are blocked until `unblock_signals`."""
     signal.set_wakeup_fd(-1)
+    faulthandler.disable()  # else the app's own `enable` would find it enabled and do nothing, with no handler left
     for number in signal.valid_signals() - KEPT_HANDLERS:
         try:
             signal.signal(number, signal.SIG_DFL)
