@@ -1,7 +1,7 @@
 """The link between the supervisor and a worker: one datagram of MessagePack for each message of the vocabulary.
 
 The link is a SOCK_SEQPACKET pair, so messages keep their borders and the end of the other side is an empty read. Both
-sides are non-blocking; a worker says four things in its life and answers what it is asked, a few bytes each, which the
+sides are non-blocking; a worker says few things in its life and answers what it is asked, a few bytes each, which the
 socket's buffer holds.
 """
 
@@ -13,6 +13,9 @@ import msgspec
 
 from supervisor.core.messages import (
     BootFailed,
+    ChangeLog,
+    Cut,
+    Drain,
     Drained,
     Finish,
     FromWorker,
@@ -20,12 +23,18 @@ from supervisor.core.messages import (
     Ready,
     Release,
     Released,
+    ReopenLogs,
+    Share,
+    Shared,
     StopAccepting,
     ToWorker,
 )
 
 __all__ = [
     "BootFailed",
+    "ChangeLog",
+    "Cut",
+    "Drain",
     "Drained",
     "Finish",
     "FromWorker",
@@ -34,6 +43,9 @@ __all__ = [
     "Ready",
     "Release",
     "Released",
+    "ReopenLogs",
+    "Share",
+    "Shared",
     "StopAccepting",
     "ToWorker",
     "receive_from_worker",

@@ -14,10 +14,18 @@ Level = Literal["debug", "info", "warning", "error"]
 
 @dataclass(frozen=True, slots=True)
 class Spawn:
-    """Fork a worker for this seat; answer with Spawned or SpawnFailed."""
+    """Fork a worker for this seat; answer with Spawned or SpawnFailed.
+
+    key         of the seat, which the answer repeats
+    candidate   with the config that was read last, which is not in force yet
+    shared      it will have siblings, now or later: its sessions are claimed in the table
+    """
 
     server: str
     index: int
+    key: int = field(default=0, compare=False)
+    candidate: bool = field(default=False, compare=False)
+    shared: bool = field(default=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +96,40 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadConfig:
+    """Read the config's file again; answer with ConfigRead or ConfigRefused. It is a candidate then."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitConfig:
+    """The candidate is in force from here on."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropConfig:
+    """Forget the candidate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """What became of something that was asked for; `ticket` says by whom.
+
+    outcome   started and queued are followed by done or failed; refused: nothing has changed, nothing will
+    """
+
+    ticket: int
+    outcome: Literal["started", "queued", "done", "failed", "refused"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Exit:
     """The service is over: nothing of any worker is left."""
 
     status: int
 
 
-Effect = Spawn | Send | Terminate | Kill | KillAll | CloseListeners | ShowSeat | ShowRow | Log | Exit
+ConfigEffect = ReadConfig | CommitConfig | DropConfig
+Effect = (
+    Spawn | Send | Terminate | Kill | KillAll | CloseListeners | ShowSeat | ShowRow | Log | Tell | ConfigEffect | Exit
+)

@@ -13,8 +13,11 @@ from collections.abc import Sequence
 
 from supervisor.core import events
 from supervisor.core.backoff import BackoffPolicy
+from supervisor.core.changing import Changing
 from supervisor.core.effects import Effect, Exit, KillAll, Log
 from supervisor.core.events import Event, Worker
+from supervisor.core.leaving import kill
+from supervisor.core.seat import Seat
 from supervisor.core.server import Server, ServerPlan
 
 STATUS_FINE = 0
@@ -35,6 +38,7 @@ class Fleet:
     def __init__(self, plans: Sequence[ServerPlan], policy: BackoffPolicy | None = None) -> None:
         self.servers = {plan.name: Server(plan, policy or BackoffPolicy()) for plan in plans}
         self.exit_status: int | None = None
+        self._changing = Changing(self.servers)
         self._unreaped: set[Worker] = set()
         self._stopping: int | None = None  # the exit status to end with
         self._first_signal: tuple[float, bool] | None = None
@@ -66,6 +70,7 @@ class Fleet:
             if server.gave_up and not self.stopping:
                 text = f"given up after {server.plan.boot_tries} failed boots; stopping"
                 effects += [Log("error", text, server.plan.name), *self._stop(STATUS_BOOT, now)]
+        effects += self._changing.end("the service stops") if self.stopping else self._changing.go_on(now)
         return effects + self._end(now)
 
     def _react(self, event: Event, now: float) -> list[Effect]:
@@ -88,6 +93,11 @@ class Fleet:
                 return [] if self.stopping else [self._saying("the stop command"), *self._stop(STATUS_FINE, now)]
             case events.UnavailableAsked(origin=origin, what=what):
                 return [Log("warning", f"{origin} is ignored: {what} is not available in this version")]
+            case events.ReloadAsked() | events.ScaleAsked() | events.DrainAsked():
+                self._changing.ask(event, now)
+                return []
+            case events.ConfigRead() | events.ConfigRefused():
+                return self._changing.config(event)
             case events.GuardianDied():
                 return self._kill_all("the guardian is gone", STATUS_OTHER, now)
             case events.TableBroken(server=name, reason=reason):
@@ -99,24 +109,34 @@ class Fleet:
                 return self._worker_event(event, now)
 
     def _worker_event(self, event: events.WorkerEvent, now: float) -> list[Effect]:
-        """What a worker says or what becomes of it; about a worker that is not in its seat any more, nothing."""
+        """What a worker says or what becomes of it; about a worker that is not there any more, nothing."""
         server = self.servers[event.worker.server]
-        if not server.seats[event.worker.index].holds(event.worker):
+        seat = server.find(event.worker)
+        if seat is None:
             return []
         match event:
             case events.WorkerReady():
-                return server.ready(event.worker, now)
+                return server.ready(seat, now)
             case events.WorkerBootFailed():
-                return server.boot_failed(event)
+                return server.boot_failed(seat, event)
             case events.WorkerQuiet():
-                return server.quiet(event.worker, now)
+                return server.quiet(seat, now)
             case events.WorkerDrained():
-                return server.drained(event.worker)
+                return server.drained(seat, now)
+            case events.WorkerShared():
+                return server.told_to_share(seat, event)
+            case events.WorkerCut():
+                return [_cut(seat, event)]
+            case events.RecycleDue(reason=reason):
+                self._changing.recycle(seat, reason, now)
+                return []
             case events.WorkerDied():
-                return server.died(event, now)
+                return server.died(seat, event, now)
             case events.StripeHeld(seconds=seconds):
                 reason = f"has been inside a stripe of the table that has to be repaired for {seconds:g} s"
-                return server.condemn(event.worker, reason)
+                return kill(seat, reason)
+            case events.WorkerStalled():
+                return _stalled(seat, event)
             case events.WorkerReaped():
                 return []
 
@@ -162,6 +182,23 @@ class Fleet:
             return [Log("info", "stopped"), Exit(self.exit_status)]
         if self._patience is not None and now >= self._patience:
             self.exit_status = STATUS_OTHER
-            stuck = ", ".join(str(seat.pid) for server in self.servers.values() for seat in server.seats if seat.live)
+            stuck = ", ".join(
+                str(seat.pid) for server in self.servers.values() for seat in server.everyone if seat.live
+            )
             return [Log("error", f"killed workers are still there, pids {stuck or 'unknown'}"), Exit(STATUS_OTHER)]
         return []
+
+
+def _cut(seat: Seat, event: events.WorkerCut) -> Log:
+    named = ", ".join(f"{session}..." for session in event.sessions)
+    more = f" and {event.count - len(event.sessions)} more" if event.count > len(event.sessions) else ""
+    return seat.log("warning", f"worker {seat.index}, pid {seat.pid}: {event.count} sessions are cut: {named}{more}")
+
+
+def _stalled(seat: Seat, event: events.WorkerStalled) -> list[Effect]:
+    """Where it hangs stands in the log before it is killed."""
+    if seat.condemned is not None:
+        return []
+    where = f", its threads:\n{event.stacks.rstrip()}" if event.stacks else "; its stacks could not be had"
+    reason = f"has not beaten for {event.seconds:g} s (stall_seconds); {event.sessions} open sessions are lost"
+    return [seat.log("error", f"worker {seat.index}, pid {seat.pid}, hangs{where}"), *kill(seat, reason)]

@@ -22,11 +22,47 @@ class Quiet(msgspec.Struct, frozen=True, tag="quiet"):
 
 
 class Drained(msgspec.Struct, frozen=True, tag="drained"):
-    """Worker, after StopAccepting: its last session has ended."""
+    """Worker, after Drain: its last session has ended, no connection and no relayed request is left."""
+
+
+class Shared(msgspec.Struct, frozen=True, tag="shared"):
+    """Worker, after Share: each of its sessions has a claim, and it takes relayed requests. `error`: why not."""
+
+    error: str = ""
+
+
+class Cut(msgspec.Struct, frozen=True, tag="cut"):
+    """Worker, told to finish while it drains: the sessions that are lost with it.
+
+    count     how many
+    sessions  readable prefixes of the first hundred
+    """
+
+    count: int
+    sessions: list[str]
 
 
 class StopAccepting(msgspec.Struct, frozen=True, tag="stop_accepting"):
     """Supervisor: close the public listeners, refuse placements; the private socket stays."""
+
+
+class Drain(msgspec.Struct, frozen=True, tag="drain"):
+    """Supervisor: close the public listeners, take no new sessions; serve those that are here until they end."""
+
+
+class Share(msgspec.Struct, frozen=True, tag="share"):
+    """Supervisor, to a worker without siblings: it gets one. Answered with Shared."""
+
+
+class ReopenLogs(msgspec.Struct, frozen=True, tag="reopen_logs"):
+    """Supervisor: open log files anew, they may have been rotated."""
+
+
+class ChangeLog(msgspec.Struct, frozen=True, tag="change_log"):
+    """Supervisor: the config's `log` has changed; for workers that outlive a reload."""
+
+    level: Literal["debug", "info", "warning", "error", "critical"]
+    format: Literal["console", "json"]
 
 
 class Finish(msgspec.Struct, frozen=True, tag="finish"):
@@ -65,5 +101,5 @@ class Released(msgspec.Struct, frozen=True, tag="released"):
     in_flight: int = 0
 
 
-FromWorker = Ready | BootFailed | Quiet | Drained | Released
-ToWorker = StopAccepting | Finish | Release
+FromWorker = Ready | BootFailed | Quiet | Drained | Shared | Cut | Released
+ToWorker = StopAccepting | Drain | Share | Finish | Release | ReopenLogs | ChangeLog

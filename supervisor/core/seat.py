@@ -1,4 +1,8 @@
-"""One seat: its state, who sits in it, and what was decided about that worker."""
+"""One seat: its state, who sits in it, and what was decided about that worker.
+
+A worker that is being replaced has a seat of its own beside the one that `status` shows under its index: its successor
+boots in a seat that is not shown yet, and it drains in one that is not shown any more.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,10 @@ from supervisor.core.worker_state import LIVE, State, Step, next_state
 class Seat:
     """A place for one worker at a time. All times are monotonic seconds.
 
+    key                names it among all seats of its server
+    seated             `status` shows it as the place of its index
+    shared             its worker claims its sessions in the table, or will when it is ready
+    sharing            its worker was told to
     pid, incarnation   of the worker in it; the last one's when there is none
     ready_at           when this worker became ready, None before
     due                when the state has lasted long enough: end of the pause, of the boot, of a worker's own stop
@@ -21,12 +29,17 @@ class Seat:
     boot_failures      in a row
     quiet              this worker has no public connection left
     finishing          it was told to shut down
+    leaving            it has no place any more: nobody is to follow it
     condemned          why it was killed, None while it was not
     traceback          what its boot ended with
     """
 
     server: str
     index: int
+    key: int = 0
+    seated: bool = True
+    shared: bool = True
+    sharing: bool = False
     state: State = State.EMPTY
     incarnation: int = 0
     pid: int = 0
@@ -37,6 +50,7 @@ class Seat:
     boot_failures: int = 0
     quiet: bool = False
     finishing: bool = False
+    leaving: bool = False
     condemned: str | None = None
     traceback: str | None = None
 
@@ -68,9 +82,17 @@ class Seat:
         effects: list[Effect] = []
         if self.live:
             effects.append(ShowRow(self.worker, self.state))
-        shown = self.incarnation if self.live else 0
-        effects.append(ShowSeat(self.server, self.index, self.state, shown, self.restarts))
+        if self.seated:
+            shown = self.incarnation if self.live else 0
+            effects.append(ShowSeat(self.server, self.index, self.state, shown, self.restarts))
         return effects
+
+    def take_place_of(self, other: Seat) -> list[Effect]:
+        """Be shown under the index from here on, in place of another."""
+        other.seated, self.seated = False, True
+        self.restarts = other.restarts + 1
+        self.deaths_in_a_row = 0
+        return self.show()
 
     def seat_worker(self, worker: Worker, pid: int) -> list[Effect]:
         """A process has been started for it."""
@@ -82,7 +104,7 @@ class Seat:
             self.incarnation, self.pid = before
             raise
         self.ready_at = self.condemned = self.traceback = None
-        self.quiet = self.finishing = False
+        self.quiet = self.finishing = self.sharing = False
         return effects
 
     def log(self, level: Level, text: str) -> Log:

@@ -51,6 +51,7 @@ class Step(Enum):
     SAID_BOOT_FAILED = "said boot failed"
     SAID_QUIET = "said quiet"
     SAID_DRAINED = "said drained"
+    SAID_SHARED = "said shared"
     DIED = "died"
 
 
@@ -70,11 +71,13 @@ TABLE: Mapping[State, Mapping[Step, State]] = MappingProxyType(
             Step.DRAIN: State.DRAINING,
             Step.STOP: State.STOPPING,
             Step.SAID_QUIET: State.STOPPING,  # somebody sent SIGTERM to the worker itself
+            Step.SAID_SHARED: State.READY,
             Step.DIED: State.EMPTY,
         },
         State.DRAINING: {
             Step.SAID_QUIET: State.DRAINING,
             Step.SAID_DRAINED: State.DRAINING,
+            Step.SAID_SHARED: State.DRAINING,
             Step.STOP: State.STOPPING,
             Step.DIED: State.EMPTY,
         },
@@ -83,6 +86,7 @@ TABLE: Mapping[State, Mapping[Step, State]] = MappingProxyType(
             Step.SAID_BOOT_FAILED: State.STOPPING,
             Step.SAID_QUIET: State.STOPPING,
             Step.SAID_DRAINED: State.STOPPING,
+            Step.SAID_SHARED: State.STOPPING,
             Step.DIED: State.EMPTY,
         },
     }

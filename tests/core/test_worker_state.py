@@ -22,15 +22,18 @@ LEGAL = {
     (State.READY, Step.DRAIN): State.DRAINING,
     (State.READY, Step.STOP): State.STOPPING,
     (State.READY, Step.SAID_QUIET): State.STOPPING,
+    (State.READY, Step.SAID_SHARED): State.READY,
     (State.READY, Step.DIED): State.EMPTY,
     (State.DRAINING, Step.SAID_QUIET): State.DRAINING,
     (State.DRAINING, Step.SAID_DRAINED): State.DRAINING,
     (State.DRAINING, Step.STOP): State.STOPPING,
+    (State.DRAINING, Step.SAID_SHARED): State.DRAINING,
     (State.DRAINING, Step.DIED): State.EMPTY,
     (State.STOPPING, Step.SAID_READY): State.STOPPING,
     (State.STOPPING, Step.SAID_BOOT_FAILED): State.STOPPING,
     (State.STOPPING, Step.SAID_QUIET): State.STOPPING,
     (State.STOPPING, Step.SAID_DRAINED): State.STOPPING,
+    (State.STOPPING, Step.SAID_SHARED): State.STOPPING,
     (State.STOPPING, Step.DIED): State.EMPTY,
 }
 
