@@ -124,11 +124,13 @@ class Entrance:
 
         The next `enter` then finds the intent set, and marks it abandoned.
         """
+        running = -1 if other.thread == get_ident() else 0  # this very call does not count
         frame = sys._current_frames().get(other.thread)
         while frame is not None:
-            if frame.f_code in self.critical:
-                return
+            running += frame.f_code in self.critical
             frame = frame.f_back
+        if running > 0:
+            return
         if self._inside.get(_INSIDE) is other:
             del self._inside[_INSIDE]
 

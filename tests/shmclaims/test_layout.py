@@ -96,7 +96,7 @@ def test_max_sessions_fit(sessions: int) -> None:
 
 def test_the_first_refusal_comes_late() -> None:
     """Two-choice buckets of 32 refuse first when more than nine tenths of the slots are taken."""
-    herd = Herd(max_sessions=12_288, stripes=16)
+    herd = Herd(max_sessions=49_152, stripes=16)
     try:
         table = herd.segment.table
         herd.play(herd.register())
