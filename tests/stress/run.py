@@ -51,10 +51,12 @@ class Result:
 
 async def attempts(scenario: Scenario, number: int, http: Http, result: Result, third: asyncio.Event) -> None:
     """All attempts at once; `third` is set when a third of them are through."""
+    turns = asyncio.Semaphore(scenario.together or number)
 
     async def one(n: int) -> None:
         try:
-            await scenario.attempt(http, n)
+            async with turns:
+                await scenario.attempt(http, n)
         except Wrong as wrong:
             result.reasons[str(wrong)] += 1
         except Exception as error:

@@ -29,6 +29,8 @@ class Scenario:
     pooled        connections are shared by all sessions; else a new one for each request
     through       the server that clients talk to: resources, or the agent server in front of it
     kills         a worker is killed in the middle
+    at_once       requests at once; the others wait for their turn
+    together      attempts at once, all when None; less where an attempt must not wait for longer than the window
     """
 
     name: str
@@ -39,6 +41,7 @@ class Scenario:
     through: str = "resources"
     kills: bool = False
     at_once: int = 128
+    together: int | None = None
 
 
 async def play(session: Session, *, sent_again: bool = False) -> None:
@@ -186,11 +189,11 @@ SCENARIOS = [
     Scenario("typed episodes, pooled connections", typed_episode, 4_000, 60, pooled=True),
     Scenario("episodes through the agent server", agent_episode, 4_000, 40, pooled=True, through="agent", at_once=64),
     Scenario("episodes through the agent server", agent_episode, 10_000, 0, pooled=True, through="agent", at_once=64),
-    Scenario("seeds that fail, a cookieless close, a new attempt", failing_seed, 1_000, 40),
-    Scenario("seeds that fail, a cookieless close, a new attempt", failing_seed, 2_500, 0, pooled=True),
-    Scenario("seeds whose first reply is dropped or cut off", dropped_seed, 1_000, 40),
-    Scenario("untyped seeds whose first reply is dropped", dropped_untyped_seed, 1_000, 40),
-    Scenario("a close before its delayed seed, or at once", close_before_seed, 1_000, 40),
+    Scenario("seeds that fail, a cookieless close, a new attempt", failing_seed, 1_000, 40, together=250),
+    Scenario("seeds that fail, a cookieless close, a new attempt", failing_seed, 2_500, 0, pooled=True, together=250),
+    Scenario("seeds whose first reply is dropped or cut off", dropped_seed, 1_000, 40, together=250),
+    Scenario("untyped seeds whose first reply is dropped", dropped_untyped_seed, 1_000, 40, together=250),
+    Scenario("a close before its delayed seed, or at once", close_before_seed, 1_000, 40, together=250),
     Scenario("seeds that never read the session, five calls", unread_seed, 1_000, 40),
     Scenario("MCP sequences with the token alone", mcp_sequence, 500, 12, at_once=32),
     Scenario("a worker killed in the middle", surviving_episode, 2_000, 150, kills=True),
