@@ -23,6 +23,7 @@ COMMANDS = {
     "claims": "show which worker owns which session",
     "release": "end the claim of one session",
     "stop": "stop a running service gracefully",
+    "unit": "print a systemd unit for it",
     "demo": "200 episodes on 4 plain workers and on 4 supervised ones",
 }
 

@@ -7,7 +7,7 @@ import os
 
 import click
 
-from supervisor import logs
+from supervisor import lingering, logs
 from supervisor.config import load
 
 EPILOG = """\b
@@ -29,6 +29,8 @@ def run_file(path: str | os.PathLike[str]) -> int:
     logger = logging.getLogger("gym_supervise.config")
     for warning in config.warnings:
         logger.warning("%s: %s", config.source, warning)
+    if (text := lingering.advice(os.getuid())) is not None:
+        logger.warning("%s", text)
     return serve.run(config)
 
 
