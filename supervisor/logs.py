@@ -1,79 +1,34 @@
-"""Log lines of supervisor and workers: one handler, one form, on stderr.
+"""Log lines of supervisor and workers: one handler, one form, on stderr, and none twice.
 
 `configure` is called once in each process: at start in the guardian and the supervisor, after the fork in a worker.
-uvicorn's loggers go through the same handler; the worker gives uvicorn `log_config=None`, so that no line comes twice.
-Lines are `TIME LEVEL ROLE[PID] LOGGER: MESSAGE`, or a JSON object each. Times are in UTC.
+Our own loggers write through it whatever the app does to the root logger. Everything else takes it where nobody else
+has taken the record, as under a plain uvicorn: a logger to which the app, or uvicorn's `log_config`, has given a
+handler writes through that alone. The worker gives uvicorn `log_config=None` unless the config has one.
+
+Lines are `TIME LEVEL ROLE[PID] LOGGER: MESSAGE`, or a JSON object each (log_formats). Times are in UTC.
 """
 
 from __future__ import annotations
 
 import atexit
-import json
 import logging
 import os
-import re
 import sys
-import time
-from typing import Any
 
 from supervisor.config.models import LogConfig
+from supervisor.log_formats import ConsoleFormatter, JsonFormatter
 from supervisor.log_writer import MAX_LINE_BYTES, DirectWriter, LineWriter, QueuedWriter, Sink
 
 SINGLE_THREADED_ROLES = ("guardian", "supervisor")
+OURS = ("gym_supervise", "supervisor")
 UVICORN_LOGGERS = ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi")
+LEVELLED = ("", *OURS, "uvicorn")
+"""The loggers whose level is `log.level`; the others take theirs from these, unless somebody sets it."""
 
-_STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+WEBSOCKET_LINE = '%s - "WebSocket %s" '
+"""How uvicorn's own access lines of WebSockets begin; they go to its error log."""
+
 _CUT = b" ... (cut)\n"
-
-
-def _time_of(record: logging.LogRecord) -> str:
-    seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-    return f"{seconds}.{int(record.msecs):03d}Z"
-
-
-class ConsoleFormatter(logging.Formatter):
-    """For people. A message cannot pass for another line: what follows a line break is indented."""
-
-    def __init__(self, role: str) -> None:
-        super().__init__()
-        self.role = role
-
-    def format(self, record: logging.LogRecord) -> str:
-        """One entry, several lines when the message or a traceback has them."""
-        text = record.getMessage()
-        if record.exc_info:
-            text += "\n" + self.formatException(record.exc_info)
-        if record.stack_info:
-            text += "\n" + self.formatStack(record.stack_info)
-        text = _CONTROL.sub(lambda found: repr(found.group())[1:-1], text).replace("\n", "\n    ")
-        place = f"{self.role}[{os.getpid()}]"
-        return f"{_time_of(record)} {record.levelname:<8} {place} {record.name}: {text}"
-
-
-class JsonFormatter(logging.Formatter):
-    """For machines: one object a line; what a record carries in `extra` is a key of its own."""
-
-    def __init__(self, role: str) -> None:
-        super().__init__()
-        self.role = role
-
-    def format(self, record: logging.LogRecord) -> str:
-        """One line of JSON."""
-        entry: dict[str, Any] = {
-            "time": _time_of(record),
-            "level": record.levelname.lower(),
-            "role": self.role,
-            "pid": os.getpid(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            entry["traceback"] = self.formatException(record.exc_info)
-        if record.stack_info:
-            entry["stack"] = self.formatStack(record.stack_info)
-        entry |= {key: value for key, value in vars(record).items() if key not in _STANDARD and key not in entry}
-        return json.dumps(entry, default=str)
 
 
 class LineHandler(logging.Handler):
@@ -84,7 +39,9 @@ class LineHandler(logging.Handler):
         self.writer = writer
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one record."""
+        """Write one record, unless it has gone through another handler."""
+        if not record.name.startswith(OURS) and _is_taken(record, self):
+            return
         try:
             text = self.format(record)
         except Exception as error:
@@ -95,20 +52,36 @@ class LineHandler(logging.Handler):
         self.writer.write(line)
 
 
+def _is_taken(record: logging.LogRecord, ours: LineHandler) -> bool:
+    logger: logging.Logger | None = logging.getLogger(record.name)
+    while logger is not None:
+        for handler in logger.handlers:
+            if handler is not ours and record.levelno >= handler.level and not isinstance(handler, logging.NullHandler):
+                return True
+        if not logger.propagate:
+            return False
+        logger = logger.parent
+    return False
+
+
 class _Installed:
-    """The process's handler, and the descriptor that it writes to."""
+    """The process's handler, the descriptor that it writes to, and the levels that were set here."""
 
     handler: LineHandler | None = None
     descriptor = 2
+    role = ""
+    colors: bool | None = None
+    level = logging.NOTSET
 
 
-def configure(log: LogConfig, *, role: str) -> None:
+def configure(log: LogConfig, *, role: str, colors: bool | None = None) -> None:
     """Send this process's log records to stderr.
 
     Args:
         log: level and format.
         role: `guardian`, `supervisor`, or a worker's name such as `counter.0`; lines show it. Workers write from a
             thread; the other two from the calling one, without waiting.
+        colors: whether levels are painted; None: on a terminal. Never in JSON.
 
     """
     shut_down(seconds=0.0)
@@ -118,17 +91,73 @@ def configure(log: LogConfig, *, role: str) -> None:
         _Installed.descriptor = 2
     sink = Sink(_Installed.descriptor)
     handler = LineHandler(DirectWriter(sink) if role in SINGLE_THREADED_ROLES else QueuedWriter(sink))
-    handler.setFormatter(JsonFormatter(role) if log.format == "json" else ConsoleFormatter(role))
-    root = logging.getLogger()
-    root.addHandler(handler)
-    root.setLevel(log.level.upper())
+    _Installed.handler, _Installed.role, _Installed.colors = handler, role, colors
     for name in UVICORN_LOGGERS:
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = True
         logger.setLevel(logging.NOTSET)
-    _Installed.handler = handler
+    logging.getLogger().addHandler(handler)
+    _Installed.level = logging.getLevelName(log.level.upper())
+    for name in LEVELLED:
+        logging.getLogger(name).setLevel(_Installed.level)
+    _set_format(log)
+    settle()
     atexit.register(shut_down)
+
+
+def settle() -> None:
+    """Put our own lines back in place after an app, or uvicorn's `log_config`, has set up logging.
+
+    `dictConfig` disables every logger that exists, unless told not to; an app means its own with that.
+    """
+    handler = _Installed.handler
+    if handler is None:
+        return
+    for name in OURS:
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.propagate = False
+    for name, found in logging.getLogger().manager.loggerDict.items():
+        if isinstance(found, logging.Logger) and name.split(".")[0] in OURS:
+            found.disabled = False
+    if not logging.getLogger().handlers:
+        logging.getLogger().addHandler(handler)
+
+
+def change(log: LogConfig) -> None:
+    """Take another level and format from now on, as after a reload. A level that somebody else has set stays."""
+    before, _Installed.level = _Installed.level, logging.getLevelName(log.level.upper())
+    for name in LEVELLED:
+        logger = logging.getLogger(name)
+        if logger.level == before:
+            logger.setLevel(_Installed.level)
+    _set_format(log)
+
+
+def hush_websockets() -> None:
+    """Drop uvicorn's own access lines of WebSockets, which go to its error log: the router's say more."""
+    logging.getLogger("uvicorn.error").addFilter(_is_no_websocket_line)
+
+
+def _is_no_websocket_line(record: logging.LogRecord) -> bool:
+    return not str(record.msg).startswith(WEBSOCKET_LINE)
+
+
+def _set_format(log: LogConfig) -> None:
+    handler, role, colors = _Installed.handler, _Installed.role, _Installed.colors
+    if handler is None:
+        return
+    if colors is None:
+        colors = "NO_COLOR" not in os.environ and _is_terminal(_Installed.descriptor)
+    handler.setFormatter(JsonFormatter(role) if log.format == "json" else ConsoleFormatter(role, colors=colors))
+
+
+def _is_terminal(descriptor: int) -> bool:
+    try:
+        return os.isatty(descriptor) and os.environ.get("TERM") != "dumb"
+    except OSError:
+        return False
 
 
 def shut_down(seconds: float = 1.0) -> None:
@@ -136,7 +165,10 @@ def shut_down(seconds: float = 1.0) -> None:
     handler, _Installed.handler = _Installed.handler, None
     atexit.unregister(shut_down)
     if handler is not None:
-        logging.getLogger().removeHandler(handler)
+        for name in ("", *OURS):
+            logging.getLogger(name).removeHandler(handler)
+        for name in OURS:
+            logging.getLogger(name).propagate = True
         handler.writer.close(seconds)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import DecodeError
 
 from shmclaims import RingFull
-from supervisor import children, messages
+from supervisor import children, log_files, messages
 from supervisor.control import Control, Reply
 from supervisor.core import effects, events
 from supervisor.core.effects import Effect
@@ -75,6 +75,7 @@ class Loop:
         self._spawn = spawn
         self._guardian: int | None = guardian
         self._identity = identity
+        self._stderr = log_files.StandardError()
         self._announcer = announcer
         self._control = Control(runtime.control_path, self._answer)
         self._releases = Releases(segments, self._send)
@@ -139,7 +140,11 @@ class Loop:
         if descriptor in self._links:
             self._read_link(self._links[descriptor])
         elif descriptor == self._signals.fileno():
-            self._put(*self._signals.read())
+            for asked in self._signals.read():
+                if isinstance(asked, events.ReopenAsked):
+                    self._reopen_logs(asked.origin)
+                else:
+                    self._put(asked)
         elif descriptor == self._guardian:
             self._epoll.unregister(descriptor)
             self._guardian = None
@@ -175,6 +180,16 @@ class Loop:
     def _stop_reading(self, child: Child) -> None:
         if self._links.pop(child.link.fileno(), None) is not None:
             self._epoll.unregister(child.link.fileno())
+
+    def _reopen_logs(self, origin: str) -> None:
+        live = list(self._reaper.live)
+        logger.info("%s: log files are opened anew, here and in %d workers", origin, len(live))
+        for path in log_files.reopen():
+            logger.info("log file opened anew: %s", path)
+        if (fate := self._stderr.fate()) is not None:
+            logger.warning("%s", fate)
+        for worker in live:
+            self._send(worker, messages.ReopenLogs())
 
     def _answer(self, request: Mapping[str, Any], reply: Reply) -> Mapping[str, Any] | None:
         match request.get("command"):

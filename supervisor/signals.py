@@ -15,11 +15,12 @@ from supervisor.linux import Received, SignalDescriptor
 
 UNAVAILABLE = {
     signal.SIGHUP: "reload",
-    signal.SIGUSR1: "reopening the logs",
     signal.SIGTTIN: "one worker more",
     signal.SIGTTOU: "one worker less",
 }
-READ = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGCHLD, *UNAVAILABLE})
+READ = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGCHLD, signal.SIGUSR1, *UNAVAILABLE})
+
+Asked = events.OperatorEvent | events.ReopenAsked
 
 
 class Signals:
@@ -34,7 +35,7 @@ class Signals:
         """For epoll."""
         return self._descriptor.fileno()
 
-    def read(self) -> list[events.OperatorEvent]:
+    def read(self) -> list[Asked]:
         """What has been asked for since the last read. SIGCHLD only wakes the loop."""
         found = (self._event(received) for received in self._descriptor.read())
         return [event for event in found if event is not None]
@@ -43,7 +44,7 @@ class Signals:
         """Close the descriptor; the signals stay blocked."""
         self._descriptor.close()
 
-    def _event(self, received: Received) -> events.OperatorEvent | None:
+    def _event(self, received: Received) -> Asked | None:
         number = signal.Signals(received.number)
         match number:
             case signal.SIGTERM | signal.SIGINT:
@@ -52,5 +53,7 @@ class Signals:
                 return events.QuitSignal()
             case signal.SIGCHLD:
                 return None
+            case signal.SIGUSR1:
+                return events.ReopenAsked(number.name)
             case _:
                 return events.UnavailableAsked(number.name, UNAVAILABLE[number])

@@ -14,7 +14,6 @@ from supervisor.config.errors import describe, shape_tail
 _BIND = "say it with the server's own `bind`"
 _APP = "say it with the server's own `app` and `factory`"
 _RELOAD = "a reload ends sessions; there is none while code is edited"
-_LOGS = "log lines of supervisor and workers go one way; say it under the top-level `log`"
 
 REFUSED: dict[str, str] = {
     "workers": "say it with the server's own `workers`",
@@ -34,7 +33,6 @@ REFUSED: dict[str, str] = {
     "callback_notify": "it is a function, and the supervisor watches the workers itself",
     "env_file": "say it with the server's own `env`",
     "http2": "HTTP/2 requests are not relayed between workers",
-    "log_config": _LOGS,
 }
 
 
@@ -51,6 +49,8 @@ def problem(name: str, value: Any) -> str | None:
         return shape_tail("an unknown key", expected, f"did you mean {close[0]}?" if close else "")
     if isinstance(value, str) and name == "ssl_version":
         return shape_tail(describe(value), "a whole number")
+    if name == "log_config" and value is not None and not isinstance(value, dict | str):
+        return shape_tail(describe(value), "a mapping as logging.config.dictConfig takes it, or the path of a file")
     return _wrong_type(name, value)
 
 

@@ -21,6 +21,7 @@ from server_adapters.heads import ResponseHead
 from shmclaims import WorkerRing
 from supervisor.routing.listening import Listener
 from supervisor.routing.request import Receive, Request, Scope, Send
+from supervisor.routing.shown import prefix, without
 
 logger = logging.getLogger("uvicorn.access")
 
@@ -32,7 +33,6 @@ MESSAGE = '%s - "%s %s HTTP/%s" %d'
 CLIENT_LEFT = 499
 """No reply was begun, and its client has gone: what nginx calls it."""
 
-SHOWN = 8  # characters of a session's id, and never more than half: ids can be secrets
 MOST_INDEXES = 1000
 STARTS = frozenset({"http.response.start", "websocket.http.response.start"})
 
@@ -124,11 +124,7 @@ class AccessLog:
     def _write(self, line: Line, scope: Scope, seconds: float, *, failed: bool) -> None:
         status = line.status or self._status_unsaid(line, scope, failed=failed)
         session = line.session or self._session_issued(line)
-        client, target = scope.get("client"), _target(scope)
-        shown = None
-        if session is not None:
-            shown = session[: min(SHOWN, len(session) // 2)]
-            target = _without(session, target, shown)
+        client, target = scope.get("client"), without(session, _target(scope))
         method = "WebSocket" if scope["type"] == "websocket" else scope["method"]
         record = logger.makeRecord(
             logger.name,
@@ -143,7 +139,7 @@ class AccessLog:
             server=self._server,
             worker=self._index,
             owner=self._index_of(line.owner),
-            session=shown,
+            session=None if session is None else prefix(session),
             duration_ms=int(seconds * 1e6) / 1000,
             refused=line.refused,
             cut=not line.complete and line.status != 0 and scope["type"] == "http",
@@ -181,10 +177,3 @@ def _target(scope: Scope) -> str:
     path = quote(scope["path"]) if raw is None else raw.decode("latin1")
     query: bytes = scope.get("query_string", b"")
     return f"{path}?{query.decode('latin1')}" if query else path
-
-
-def _without(session: str, target: str, shown: str) -> str:
-    """The target without a session id that stands in it: it may be all that a client needs."""
-    if session in target:
-        return target.replace(session, f"{shown}...")
-    return target.replace(quote(session, safe=""), f"{shown}...") if "%" in target else target

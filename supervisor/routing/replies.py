@@ -11,6 +11,7 @@ from typing import Any
 from server_adapters.adapter import Adapter, Reading, ReplyKind
 from server_adapters.heads import RequestHead
 from shmclaims import WorkerRing
+from supervisor.routing.shown import prefix, without
 
 logger = logging.getLogger("gym_supervise.router")
 
@@ -83,8 +84,9 @@ class Replies:
     def note(self, refusal: Refusal, head: RequestHead, session: str | None) -> None:
         """Count a refusal and log it with its reason. Ids are cut: they can be secrets."""
         self.counts[refusal.kind] += 1
-        name = "no session" if session is None else f"session {session[:8]}"
-        logger.warning("%s: %s %s, %s: %s", refusal.kind, head.method, head.path, name, refusal.detail)
+        name = "no session" if session is None else f"session {prefix(session)}"
+        path = without(session, head.path)
+        logger.warning("%s: %s %s, %s: %s", refusal.kind, head.method, path, name, refusal.detail)
 
 
 def describe_gone(ring: WorkerRing, incarnation: int) -> str:

@@ -18,8 +18,10 @@ import uvicorn
 
 from server_adapters import registry
 from server_adapters.adapter import Adapter
-from supervisor import logs, messages
+from supervisor import log_files, logs, messages
+from supervisor.config import LogConfig
 from supervisor.routing.assembly import Routing, assemble
+from supervisor.worker import uvicorn_logs
 from supervisor.worker.apps import AppError, app_traceback, load_app
 from supervisor.worker.heartbeat import Heartbeat
 from supervisor.worker.lifespan import Lifespan
@@ -33,13 +35,18 @@ BOOT_FAILED = 3
 
 def main(spec: WorkerSpec) -> int:
     """Run one worker to its end, in a process just forked for it. Returns its exit status."""
-    logs.configure(spec.config.log, role=f"{spec.name}.{spec.index}")
+    options = spec.server.uvicorn
+    logs.configure(spec.config.log, role=f"{spec.name}.{spec.index}", colors=options.get("use_colors"))
+    signal.signal(signal.SIGUSR1, _wait_for_loop)
     spec.segment.table.bind(spec.incarnation, spec.index)
     try:
+        uvicorn_logs.apply(options)
         app, asgi = load_app(spec.server)
         adapter = registry.build(_affinity(spec), app, server=spec.name)
     except AppError as error:
         return _boot_failed(spec, str(error))
+    except uvicorn_logs.LogConfigError as error:
+        return _boot_failed(spec, f"servers.{spec.name}.uvicorn.log_config: {error}")
     except registry.AffinityError as error:
         return _boot_failed(spec, f"servers.{spec.name}.affinity.{error.key}: {error}")
     except BaseException as error:
@@ -48,6 +55,12 @@ def main(spec: WorkerSpec) -> int:
     loop = uvicorn.Config(asgi, log_config=None, loop=spec.server.uvicorn.get("loop", "auto")).get_loop_factory()
     with asyncio.Runner(loop_factory=loop) as runner:
         return runner.run(_serve(spec, asgi, adapter))
+
+
+def _wait_for_loop(_number: int, _frame: object) -> None:
+    """SIGUSR1 before the loop runs: no log file is old enough to be rotated. The default would end the worker, and
+    `systemctl kill -s USR1` signals every process of the service.
+    """
 
 
 async def _serve(spec: WorkerSpec, app: Any, adapter: Adapter) -> int:
@@ -73,11 +86,10 @@ class Worker:
         self.spec = spec
         self.lifespan = Lifespan(app)
         self.routing: Routing = assemble(spec, self.lifespan, adapter)
-        options = {key: value for key, value in spec.server.uvicorn.items() if key != "interface"}
-        config = uvicorn.Config(
-            self.routing.router, interface="asgi3", log_config=options.pop("log_config", None), **options
-        )
+        options = uvicorn_logs.others(spec.server.uvicorn) | {"interface": "asgi3", "log_config": None}
+        config = uvicorn.Config(self.routing.router, **options)
         config.load()
+        logs.settle()
         self.server = Server(config, opens=self._open, drains=self._drain)
         self._heartbeat = Heartbeat(self.routing.row, self._connections)
         self._quiet: asyncio.Task[None] | None = None
@@ -89,6 +101,8 @@ class Worker:
         link = self.spec.link
         loop.add_reader(link.fileno(), self._on_link)
         loop.add_signal_handler(signal.SIGTERM, self._on_terminate)
+        if signal.getsignal(signal.SIGUSR1) is _wait_for_loop:  # else the app has a use of its own for it
+            loop.add_signal_handler(signal.SIGUSR1, self._reopen_logs)
         self._heartbeat.start()
         sweeper = loop.create_task(self.routing.sweep())
         try:
@@ -111,6 +125,7 @@ class Worker:
         """The lifespan's start-up is done: open the private socket, then the public one, then say so."""
         if self.server.should_exit:
             return
+        logs.settle()
         await self.routing.open(self.server.lifespan.state, self.server.server_state.tasks)
         ring, me = self.spec.segment.ring, self.spec.incarnation
         for listener in self.spec.listeners:
@@ -138,9 +153,17 @@ class Worker:
                         self.server.finish(seconds)
                     case messages.Release():
                         messages.send(self.spec.link, self.routing.release(message))
+                    case messages.ReopenLogs():
+                        self._reopen_logs()
+                    case messages.ChangeLog(level=level, format=form):
+                        logs.change(LogConfig(level=level, format=form))
         except messages.LinkClosed:
             # The supervisor is gone, and with it whoever repairs the table. PDEATHSIG has the same effect.
             os._exit(1)
+
+    def _reopen_logs(self) -> None:
+        if done := log_files.reopen():
+            logger.info("log files opened anew: %s", ", ".join(done))
 
     def _stop_accepting(self) -> None:
         if self.routing.router.stopping:

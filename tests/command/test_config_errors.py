@@ -55,7 +55,6 @@ REFUSED = [
     ("callback_notify", "x", "the supervisor watches the workers itself"),
     ("env_file", ".env", "say it with the server's own `env`"),
     ("http2", "true", "HTTP/2 requests are not relayed"),
-    ("log_config", "x", "say it under the top-level `log`"),
 ]
 
 

@@ -225,7 +225,7 @@ def test_the_whole_service_as_pid_1(stubs: Make) -> None:
     assert "supervisor[2]" in service.text
 
 
-@pytest.mark.parametrize("name", ["SIGHUP", "SIGUSR1", "SIGTTIN", "SIGTTOU"])
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGTTIN", "SIGTTOU"])
 def test_what_is_not_available_is_said_and_changes_nothing(stubs: Make, name: str) -> None:
     """A warning with the signal's name; the same workers go on."""
     service = stubs(workers=2).start()

@@ -69,7 +69,7 @@ class Connection:
 class Service:
     """One `gym-supervise serve` process tree with a config of its own."""
 
-    def __init__(self, folder: Path, app: str, **options: Any) -> None:
+    def __init__(self, folder: Path, app: str, *, log: dict[str, Any] | None = None, **options: Any) -> None:
         self.folder = folder
         self.tag = uuid4().hex
         self.runtime_dir = folder / "run"
@@ -83,7 +83,9 @@ class Service:
         server |= options
         self.config = folder / "config.json.yaml"
         self.config.write_text(
-            json.dumps({"name": "test", "runtime_dir": str(self.runtime_dir), "servers": {"app": server}})
+            json.dumps(
+                {"name": "test", "runtime_dir": str(self.runtime_dir), "servers": {"app": server}, "log": log or {}}
+            )
         )
         self.workers = int(server["workers"])
         self.process: subprocess.Popen[bytes] | None = None
