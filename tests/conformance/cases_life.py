@@ -188,7 +188,7 @@ LIFE = [
         "not open",
         "a seed whose client went away before its reply has failed: nobody may know the id",
         [
-            Leave(Ask(0, SEED, body={T: "left-2", "wait": 0.1}), in_body=False),
+            Leave(Ask(0, SEED, body={T: "left-2", "wait": 0.4}), in_body=False),
             Held("left-2", 0),
             Later("left-2"),
         ],
@@ -198,7 +198,7 @@ LIFE = [
         "a placed seed whose client went away has failed too",
         [
             Ask(1, SEED, ran=1),
-            Leave(Ask(1, SEED, body={T: "left-3", "wait": 0.1}), in_body=False),
+            Leave(Ask(1, SEED, body={T: "left-3", "wait": 0.4}), in_body=False),
             Held("left-3", 0),
             Later("left-3"),
         ],
@@ -208,7 +208,7 @@ LIFE = [
         "not open",
         "a retry of a seed whose client went away opens the session",
         [
-            Leave(Ask(0, SEED, body={T: "left-4", "wait": 0.1}), in_body=False),
+            Leave(Ask(0, SEED, body={T: "left-4", "wait": 0.4}), in_body=False),
             Ask(1, SEED, body={T: "left-4"}, ran=0),
             *ends_after("after-9", 0),
             Outlives("left-4", "after-9"),
