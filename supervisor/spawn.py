@@ -33,7 +33,7 @@ STATUS_OTHER = 1
 
 
 def serve_app(spec: WorkerSpec) -> int:
-    """The worker proper; imported in the worker alone, since the supervisor runs neither asyncio nor HTTP."""
+    """The worker proper."""
     from supervisor.worker.main import main
 
     return main(spec)

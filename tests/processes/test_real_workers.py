@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import http.client
 import os
+import shutil
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from processes.harness import children, descriptors
 from processes.terminal import Terminal
 from processes.test_blocked_log import fill
-from whole.harness import COMMAND, TAG, Service, eventually
+from whole.harness import COMMAND, REPO, TAG, Service, eventually
 
 Make = Callable[..., Service]
 PLAIN = {"app": "processes.apps:app", "affinity": {"preset": "none"}}
@@ -115,6 +118,30 @@ def test_a_log_that_nobody_reads_keeps_nobody_from_serving(service: Make) -> Non
     finally:
         os.close(reading)
         os.close(writing)
+
+
+def test_an_upgrade_under_a_running_service_does_not_mix_versions(service: Make, tmp_path: Path) -> None:
+    """What is on the disk by then is the next start's affair: a replacement has the code of its supervisor."""
+    installed = tmp_path / "installed"
+    for name in ("supervisor", "shmclaims", "server_adapters"):
+        shutil.copytree(REPO / name, installed / name)
+    shutil.copy(REPO / "gym_supervise.py", installed)
+    gym = service(**PLAIN, workers=1)
+    with gym.log.open("ab") as log:
+        gym.process = subprocess.Popen(
+            [sys.executable, "-c", "from gym_supervise import main; main()", "serve", str(gym.config)],
+            stdout=log,
+            stderr=log,
+            env={**environment(gym), "PYTHONPATH": str(installed)},
+        )
+    gym.wait_ready()
+    for module in installed.rglob("*.py"):
+        module.write_text("raise ImportError('the next version')")
+    os.kill(min(gym.rows()), signal.SIGKILL)
+    eventually(lambda: sum(seat.restarts for seat in gym.seats()) == 1, "the replacement")
+    gym.wait_ready()
+    assert gym.connect().ask("GET", "/whoami")[0] == 200
+    assert gym.stop() == 0
 
 
 @pytest.mark.parametrize("deaths", [8, pytest.param(500, marks=pytest.mark.soak)])
