@@ -11,6 +11,7 @@ from whole.harness import REPO, Service
 
 CAPACITY = 20_000
 RESOURCES = "resources"
+QUIET = {"access_log": False}  # as Gym runs its servers
 
 
 class Services:
@@ -32,6 +33,7 @@ class Services:
             workers=workers,
             affinity={"preset": "gym-resources", **window},
             claims=claims,
+            uvicorn=QUIET,
         ).start()
         self.by_name = {RESOURCES: resources}
         self.by_name["agent"] = example(
@@ -40,6 +42,7 @@ class Services:
             workers=agents,
             affinity=window,
             claims=claims,
+            uvicorn=QUIET,
             env={"RESOURCES_URL": resources.url},
         ).start()
 
