@@ -90,9 +90,9 @@ class Attempts:
         except BaseException:
             link.abort()
             raise
-        if exchange.ended and exchange.uploaded:
+        if exchange.uploaded:
             self._peer.give(link)
-        else:
+        else:  # the reply did not wait for the end of the body
             link.abort()
         if outcome is None:
             if exchange.taken:

@@ -33,7 +33,6 @@ class Exchange:
 
     uploaded  nothing of the body is left to send; at first: the whole body travels in Open
     taken     the owner has said that it takes the request
-    ended     the owner has said all
     """
 
     __slots__ = (
@@ -45,7 +44,6 @@ class Exchange:
         "_started",
         "_trailers",
         "_watch",
-        "ended",
         "taken",
         "uploaded",
     )
@@ -61,7 +59,6 @@ class Exchange:
         self._watch: asyncio.Task[None] | None = None
         self.uploaded = uploaded
         self.taken = False
-        self.ended = False
 
     async def run(self) -> Outcome | None:
         """The outcome; None: the connection was lost before the reply began, and the client is still there."""
@@ -91,9 +88,8 @@ class Exchange:
                 continue
             if type(frame) is Last:
                 pieces.append(frame.data)
-                self.ended = not self._trailers
                 await self._send({"type": "http.response.body", "body": b"".join(pieces), "more_body": False})
-                if self.ended:
+                if not self._trailers:
                     return COMPLETE
                 pieces.clear()
                 continue
@@ -117,9 +113,8 @@ class Exchange:
                 start["trailers"] = True
             await self._send(start)
             if frame.body is not None:
-                self.ended = not self._trailers
                 await self._send({"type": "http.response.body", "body": frame.body, "more_body": False})
-                if self.ended:
+                if not self._trailers:
                     return COMPLETE
         elif frame is Signal.TAKEN:
             self.taken = True
@@ -131,7 +126,6 @@ class Exchange:
             self._holds = False
             self._start()
         elif frame is Signal.FAILED:
-            self.ended = True
             if self._started:
                 return BROKEN_OFF
             await self._send({"type": "http.response.start", "status": 500, "headers": list(ERROR_HEADERS)})
@@ -140,10 +134,9 @@ class Exchange:
         elif type(frame) is Message:
             await self._send(frame.content)
             if frame.content["type"] == "http.response.trailers" and not frame.content.get("more_trailers", False):
-                self.ended = True
                 return COMPLETE
         elif type(frame) is Ack:
-            self.ended = self.uploaded = True  # nothing but Open was sent: the connection is clean
+            self.uploaded = True  # nothing but Open was sent: the connection is clean
             return _refusal(frame)
         return None
 

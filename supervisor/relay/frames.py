@@ -247,12 +247,20 @@ class FrameReader:
                 of no use afterwards.
 
         """
+        end = len(data)
         if self._unfinished:
             frames, data = self._go_on(data)
+            end = len(data)
         else:
+            if 5 <= end <= MAX_STRUCT:  # nearly always: one frame, whole
+                size, mark = _unpack(data)
+                if size == end - 5:
+                    try:
+                        return [_DECODE[mark](data[5:])]
+                    except (KeyError, msgspec.MsgspecError) as error:
+                        raise _fault(size, mark) from error
             frames = []
         at = 0
-        end = len(data)
         while end - at >= 5:
             size, mark = _unpack(data, at)
             start = at + 5

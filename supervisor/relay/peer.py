@@ -17,7 +17,11 @@ MAX_IDLE = 128
 
 
 class Peer:
-    """The worker of one incarnation. Its pidfd is opened while its row is live: it is never that of a reused pid."""
+    """The worker of one incarnation.
+
+    Its pidfd says what its row cannot while the supervisor is stopped. It is not that of a reused pid: the supervisor
+    ends the row before it gives the pid back, and a row that has ended is never asked about its process.
+    """
 
     def __init__(
         self,
@@ -41,9 +45,6 @@ class Peer:
         if pid:
             with contextlib.suppress(OSError):  # dead already, or no descriptor left: the row alone tells
                 self._pidfd = os.pidfd_open(pid)
-            if self._pidfd is not None and not is_live():
-                os.close(self._pidfd)
-                self._pidfd = None
 
     def __repr__(self) -> str:
         state = "dead" if self.dead() else "live"
