@@ -132,8 +132,6 @@ class ClaimTable(SlotReader):
     def try_release(self, handle: Handle) -> bool:
         """End a claim. Tries once; raises StripeBusy. False: the slot is no longer the handle's."""
         words, slot = self._words, handle.slot
-        if words[slot] != handle.control:
-            return False
         entry = Entry()
         entrance = self._entrance
         try:

@@ -80,7 +80,7 @@ def test_senseless_sizes_are_refused(sessions: int) -> None:
         Geometry.for_sessions(sessions)
 
 
-@pytest.mark.parametrize("sessions", [1, 30, 48, 100, 300, 700, 800, 1_100, 1_600, 3_000, 12_000])
+@pytest.mark.parametrize("sessions", [1, 30, 48, 100, 300, 768, 1_100, 1_536, 3_072, 12_288])
 def test_max_sessions_fit(sessions: int) -> None:
     """Whatever the ids, a table takes what it was made for; ten keys for the small ones, where chance weighs most."""
     for _ in range(10 if sessions < 2_000 else 1):

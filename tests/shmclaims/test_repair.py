@@ -170,6 +170,25 @@ def test_an_old_now_does_not_shorten_the_settling_time(herd: Herd, hands: Hands)
     assert herd.repair.step(hands.now) is None
 
 
+def test_a_slow_look_does_not_shorten_the_settling_time(
+    herd: Herd, hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Descheduled right after its look, the supervisor knows no more than before: the time counts up to the look."""
+    dead_with_intent(herd, token_lost=True)
+    herd.repair.step(hands.now)
+    intents = herd.segment.ring.intents
+
+    def slow() -> list[tuple[int, int]]:
+        found = intents()
+        hands.now += SETTLE_SECONDS
+        return found
+
+    monkeypatch.setattr(herd.segment.ring, "intents", slow)
+    assert herd.repair.step(hands.now) is not None
+    assert herd.repair.pending == [0]
+    assert herd.repair.step(hands.now) is None
+
+
 def test_two_deaths_on_one_stripe_are_one_repair(herd: Herd) -> None:
     """A second worker that dies inside during the repair is repaired with it, and one token is posted, not two."""
     dead_with_intent(herd, token_lost=True)

@@ -6,6 +6,7 @@ import fcntl
 import json
 import mmap
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 import posix_ipc
 import pytest
 from model.herd import names_of
+from model.strike import Strike, die
 
 from shmclaims import NoSegment, Segment, SegmentError, names, remove_stale
 from shmclaims.layout import HEADER, INFO_SIZE
@@ -277,6 +279,40 @@ def test_a_clean_up_between_the_steps_of_a_creation(monkeypatch: pytest.MonkeyPa
     assert names_of(segment.name) != []
     segment.unlink()
     segment.close()
+
+
+def test_killed_while_making_a_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At whatever bytecode: readers find none, an unfinished one or a whole one, and the next clean-up removes it."""
+    outcomes: list[str] = []
+    at = 0
+    while not outcomes or outcomes[-1] != "finished":
+        at += 3
+        name = f"/gsv-{os.getpid() & 0xFFFF:04x}{at:04x}"
+        with monkeypatch.context() as patched:
+            patched.setattr(secrets, "token_hex", lambda _, name=name: name.removeprefix("/gsv-"))
+
+            def make(at: int = at) -> None:
+                with Strike(at, die):
+                    Segment.create({"server": "cut off"}, max_sessions=10)
+
+            _, status = os.waitpid(forked(make), 0)
+        try:
+            attached = Segment.attach(name)
+        except NoSegment:
+            outcomes.append("none")
+        except SegmentError:
+            outcomes.append("unfinished")
+        else:
+            assert attached.info == {"server": "cut off"}
+            assert attached.table.count() == (0, 0, 10)
+            assert attached.ring.rows() == []
+            attached.close()
+            outcomes.append("whole" if status else "finished")
+        remove_stale()
+        assert names_of(name) == []
+    assert len(outcomes) > 60
+    order = [one for number, one in enumerate(outcomes) if number == 0 or one != outcomes[number - 1]]
+    assert order == ["none", "unfinished", "whole", "finished"]
 
 
 def test_the_mapping_outlives_its_names(segment: Segment) -> None:

@@ -112,6 +112,34 @@ def test_a_second_look_is_taken_under_the_stripe(herd: Herd, monkeypatch: pytest
     assert claim.state == "live"
 
 
+def test_a_slot_that_is_claimed_between_the_looks_keeps_its_tag(herd: Herd, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty slot's old tag is cleared only if the slot is still empty under the stripe."""
+    herd.play(herd.register())
+    table, sweep = herd.segment.table, GoneSweep(herd.segment)
+    handles = [table.try_claim(b"session-%d" % number, now=DIED) for number in range(64)]
+    herd.segment.words[handles[5].slot] = 0
+    retire = sweep._retire
+
+    def claim_first(stripe: int, due: list[tuple[int, int]], stale: list[int]) -> int:
+        assert table.try_claim(b"session-5", now=DIED).slot == handles[5].slot
+        return retire(stripe, due, stale)
+
+    monkeypatch.setattr(sweep, "_retire", claim_first)
+    sweep.step(DIED, retention_seconds=None, budget=ALL)
+    assert table.lookup(b"session-5") is not None
+
+
+def test_the_sweep_forgets_the_dead_that_have_no_records(herd: Herd) -> None:
+    """Weeks of deaths do not grow its memory: after a round without a record of theirs they are forgotten."""
+    sweep = GoneSweep(herd.segment)
+    for _ in range(3):
+        gone(herd, 2)
+        sweep.step(DIED + 1, retention_seconds=0, budget=ALL)
+    assert len(sweep._gone_since) == 1
+    sweep.step(DIED + 1, retention_seconds=0, budget=ALL)
+    assert sweep._gone_since == {}
+
+
 def test_tags_that_killed_workers_left_are_cleared(herd: Herd) -> None:
     """An empty slot's tag goes, a claimed slot's stays."""
     herd.play(herd.register())

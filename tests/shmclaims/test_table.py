@@ -449,9 +449,11 @@ def test_a_tag_of_zero_hides_nothing(herd: Herd) -> None:
     table._keyed = NamesAsDigests()  # type: ignore[assignment]
     herd.play(herd.register())
     handles = {}
-    for name in names(SLOTS, "s"):  # twelve zero bytes before each: all tags are 0
-        handles[name] = table.try_claim(name, now=NOW)
-        assert all(table.lookup(claimed) is not None for claimed in handles)
+    for number, name in enumerate(names(SLOTS, "s")):  # ten zero bytes before each: all tags are 0
+        assert table.lookup(name) is None
+        handles[name] = table.try_claim(name, user=number, now=NOW)
+        found = [table.lookup(claimed) for claimed in handles]
+        assert [claim.user for claim in found if claim is not None] == list(range(number + 1))
     assert len({handle.slot for handle in handles.values()}) == SLOTS
     with pytest.raises(TableFull):
         table.try_claim(b"full", now=NOW)

@@ -211,6 +211,23 @@ def test_placement_sees_ready_workers_alone(segment: Segment) -> None:
     assert ring.candidates() == [(1, 0, 10), (3, 2, 30)]
 
 
+def test_totals_and_fewest_count_the_right_workers(segment: Segment) -> None:
+    """Claims are summed over every live worker; the fewest connections are those of another ready one."""
+    ring = segment.ring
+    assert ring.fewest_connections(1) == 0
+    for index, state in enumerate([RowState.READY, RowState.READY, RowState.DRAINING, RowState.BOOTING]):
+        one = ring.register(index, now=NOW)
+        ring.set_state(one, state)
+        for counter, value in (("claims", 100), ("unseeded", 10), ("connections", 5 - index)):
+            ring.own(one).set(counter, value)
+    dead = ring.register(4, now=NOW)
+    ring.own(dead).set("claims", 1000)
+    ring.mark_dead(dead, now=NOW)
+    assert ring.claim_totals() == (400, 40)
+    assert ring.fewest_connections(1) == 4
+    assert ring.fewest_connections(2) == 5
+
+
 def test_seats_tell_what_each_index_is_up_to(segment: Segment) -> None:
     """A seat shows its state, its latest incarnation and its restarts; an empty one is not listed."""
     ring = segment.ring
