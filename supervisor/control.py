@@ -3,6 +3,7 @@
     {"command": "ping"}   {"ok": true, "pid": ..., "guardian": ..., "version": ...}
     {"command": "stop"}   {"ok": true, "pid": ...}: accepted; the pid is gone when it has happened
     {"command": "release", "session": ID_OR_DIGEST, "server": NAME or null, "when_idle": BOOL}    see releases.py
+    {"command": "reload" | "scale" | "drain" | "wait", ...}    see orders.py
     anything else         {"ok": false, "error": TEXT}
 
 Nothing here waits: connections are non-blocking, few, bounded in size, and closed when they have said nothing for a

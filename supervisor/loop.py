@@ -18,7 +18,8 @@ from typing import Any
 from msgspec import DecodeError
 
 from shmclaims import RingFull
-from supervisor import children, log_files, messages
+from supervisor import children, log_files, logs, messages, orders
+from supervisor.configs import Configs
 from supervisor.control import Control, Reply
 from supervisor.core import effects, events
 from supervisor.core.effects import Effect
@@ -46,6 +47,7 @@ class Loop:
         fleet: decides.
         segments, reaper, signals, runtime: what it watches and acts on.
         listeners: the public sockets of each server.
+        configs: the one in force and the one that is tried out.
         spawn: forks a worker; raises OSError or RuntimeError.
         guardian: a pidfd, readable when the guardian is gone.
         announcer: tells the service manager.
@@ -61,7 +63,8 @@ class Loop:
         signals: Signals,
         runtime: RuntimeDir,
         listeners: Mapping[str, Listeners],
-        spawn: Callable[[Worker], Child],
+        configs: Configs,
+        spawn: Callable[[Worker, effects.Spawn], Child],
         guardian: int,
         identity: Mapping[str, Any],
         announcer: Announcer,
@@ -72,6 +75,7 @@ class Loop:
         self._signals = signals
         self._runtime = runtime
         self._listeners = listeners
+        self._configs = configs
         self._spawn = spawn
         self._guardian: int | None = guardian
         self._identity = identity
@@ -79,6 +83,7 @@ class Loop:
         self._announcer = announcer
         self._control = Control(runtime.control_path, self._answer)
         self._releases = Releases(segments, self._send)
+        self._orders = orders.Orders(configs, self._put)
         self._epoll = select.epoll()
         for descriptor in (signals.fileno(), guardian, self._control.fileno()):
             self._epoll.register(descriptor, select.EPOLLIN)
@@ -108,6 +113,7 @@ class Loop:
             if (due := self._fleet.next_timer(self._now)) is not None and due <= self._now:
                 self._put(events.Tick())
                 self._handle_queue()
+            self._orders.step()
             self._announcer.step(self._now)
         _, stuck = children.sweep()
         if stuck:
@@ -200,6 +206,8 @@ class Loop:
                 return {"ok": True, "pid": os.getpid()}
             case "release":
                 return self._releases.ask(request, reply, self._now)
+            case command if command in orders.COMMANDS:
+                return self._orders.ask(request, reply)
             case other:
                 return {"ok": False, "error": f"command {other!r:.80} is not available in this version"}
 
@@ -224,8 +232,8 @@ class Loop:
             case effects.Log(level=level, text=text, server=server, index=index):
                 extra = {"server": server, "worker": index} if server is not None else {}
                 logger.log(LEVELS[level], "%s%s", f"{server}: " if server is not None else "", text, extra=extra)
-            case effects.Spawn(server=server, index=index):
-                self._outcomes.append(self._start_worker(server, index))
+            case effects.Spawn():
+                self._outcomes.append(self._start_worker(effect))
             case effects.Send(worker=worker, message=message):
                 self._send(worker, message)
             case effects.Terminate(worker=worker):
@@ -243,27 +251,46 @@ class Loop:
                     self._segments.show_row(effect)
             case effects.CloseListeners(server=server):
                 self._listeners[server].close()
+            case effects.ReadConfig():
+                self._outcomes.append(self._configs.read())
+            case effects.CommitConfig():
+                self._commit_config()
+            case effects.DropConfig():
+                self._configs.drop()
+            case effects.Tell():
+                self._orders.tell(effect)
             case effects.Exit():
                 pass  # the fleet keeps the status
 
-    def _start_worker(self, server: str, index: int) -> events.Spawned | events.SpawnFailed:
+    def _commit_config(self) -> None:
+        before, config = self._configs.current, self._configs.commit()
+        self._segments.adopt(config.servers)
+        for warning in config.warnings:
+            logger.warning("%s: %s", config.source, warning)
+        if config.log != before.log:
+            logs.change(config.log)
+            for worker in self._reaper.live:
+                self._send(worker, messages.ChangeLog(config.log.level, config.log.format))
+
+    def _start_worker(self, effect: effects.Spawn) -> events.Spawned | events.SpawnFailed:
+        server, index, key = effect.server, effect.index, effect.key
         for child in list(self._reaper.live.values()):
             self._look_for_death(child)
         try:
             worker = self._segments.register(server, index)
         except RingFull as error:
-            return events.SpawnFailed(server, index, str(error))
+            return events.SpawnFailed(server, index, str(error), key)
         try:
-            child = self._spawn(worker)
+            child = self._spawn(worker, effect)
         except (OSError, RuntimeError) as error:
             self._segments.mark_gone(worker)
-            return events.SpawnFailed(server, index, str(error))
+            return events.SpawnFailed(server, index, str(error), key)
         self._segments.set_pid(worker, child.pid)
         self._reaper.add(child)
         self._pidfds[child.pidfd] = self._links[child.link.fileno()] = child
         for descriptor in (child.pidfd, child.link.fileno()):
             self._epoll.register(descriptor, select.EPOLLIN)
-        return events.Spawned(worker, child.pid)
+        return events.Spawned(worker, child.pid, key)
 
     def _send(self, worker: Worker, message: messages.ToWorker) -> bool:
         child = self._reaper.live.get(worker)
@@ -282,9 +309,7 @@ class Loop:
             child.signal(number)
 
 
-def _event_of(
-    worker: Worker, message: messages.Ready | messages.BootFailed | messages.Quiet | messages.Drained
-) -> Event:
+def _event_of(worker: Worker, message: messages.FromWorker) -> Event:
     match message:
         case messages.Ready():
             return events.WorkerReady(worker)
@@ -294,3 +319,9 @@ def _event_of(
             return events.WorkerQuiet(worker)
         case messages.Drained():
             return events.WorkerDrained(worker)
+        case messages.Shared(error=error):
+            return events.WorkerShared(worker, error)
+        case messages.Cut(count=count, sessions=sessions):
+            return events.WorkerCut(worker, count, tuple(sessions))
+        case messages.Released():
+            raise AssertionError("its asker is told")

@@ -91,6 +91,12 @@ class Segments:
             server.timeouts.stall_seconds,
         )
 
+    def adopt(self, servers: Mapping[str, ServerConfig]) -> None:
+        """Take from another config what can be changed while the service runs."""
+        for name, server in servers.items():
+            self._tables[name].retention_seconds = server.claims.gone_retention_seconds
+            self._tables[name].stall_seconds = server.timeouts.stall_seconds
+
     def segment(self, server: str) -> Segment:
         """A server's segment."""
         return self._tables[server].segment

@@ -15,10 +15,11 @@ from typing import Any
 from shmclaims import remove_stale
 from supervisor import logs
 from supervisor.config import Config
+from supervisor.configs import Configs, plan
+from supervisor.core import effects
 from supervisor.core.backoff import BackoffPolicy
 from supervisor.core.events import Worker
 from supervisor.core.fleet import Fleet
-from supervisor.core.server import ServerPlan
 from supervisor.errors import SupervisorError
 from supervisor.guardian import guard
 from supervisor.linux import become_subreaper, raise_descriptor_limit
@@ -90,8 +91,9 @@ def _set_up(
         stack.callback(listeners[name].close)
     identity = {"pid": os.getpid(), "guardian": guardian, "started_at": time.time(), "version": _version()}
     segments = _make_segments(config, listeners, identity, stack)
-    fleet = Fleet([_plan(name, config) for name in config.servers], policy)
+    fleet = Fleet([plan(name, config) for name in config.servers], policy)
     watchdog = watchdog_seconds(os.environ, frozenset({guardian, os.getpid()}))
+    configs = Configs(config)
     loop = Loop(
         fleet=fleet,
         segments=segments,
@@ -99,7 +101,8 @@ def _set_up(
         signals=signals,
         runtime=runtime,
         listeners=listeners,
-        spawn=_spawner(config, segments, listeners, main),
+        configs=configs,
+        spawn=_spawner(configs, segments, listeners, main),
         guardian=watch,
         identity=identity,
         announcer=Announcer(notifier, fleet, segments.open_sessions, watchdog_seconds=watchdog),
@@ -130,21 +133,11 @@ def _make_segments(
     return segments
 
 
-def _plan(name: str, config: Config) -> ServerPlan:
-    server = config.servers[name]
-    return ServerPlan(
-        name,
-        server.workers,
-        boot_tries=server.boot_tries,
-        boot_seconds=server.timeouts.boot_seconds,
-        graceful_seconds=server.timeouts.graceful_seconds,
-    )
-
-
 def _spawner(
-    config: Config, segments: Segments, listeners: Mapping[str, Listeners], main: WorkerMain
-) -> Callable[[Worker], Child]:
-    def spawn_worker(worker: Worker) -> Child:
+    configs: Configs, segments: Segments, listeners: Mapping[str, Listeners], main: WorkerMain
+) -> Callable[[Worker, effects.Spawn], Child]:
+    def spawn_worker(worker: Worker, wanted: effects.Spawn) -> Child:
+        config = configs.chosen(candidate=wanted.candidate)
         server = config.servers[worker.server]
 
         def make_spec(link: socket.socket) -> WorkerSpec:
@@ -159,6 +152,7 @@ def _spawner(
                 link=link,
                 runtime_dir=str(config.runtime_dir),
                 workers=server.workers,
+                shared=wanted.shared,
             )
 
         return spawn(make_spec, main)

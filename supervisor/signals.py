@@ -13,12 +13,18 @@ import signal
 from supervisor.core import events
 from supervisor.linux import Received, SignalDescriptor
 
-UNAVAILABLE = {
-    signal.SIGHUP: "reload",
-    signal.SIGTTIN: "one worker more",
-    signal.SIGTTOU: "one worker less",
-}
-READ = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGCHLD, signal.SIGUSR1, *UNAVAILABLE})
+READ = frozenset(
+    {
+        signal.SIGTERM,
+        signal.SIGINT,
+        signal.SIGQUIT,
+        signal.SIGCHLD,
+        signal.SIGHUP,
+        signal.SIGUSR1,
+        signal.SIGTTIN,
+        signal.SIGTTOU,
+    }
+)
 
 Asked = events.OperatorEvent | events.ReopenAsked
 
@@ -55,5 +61,9 @@ class Signals:
                 return None
             case signal.SIGUSR1:
                 return events.ReopenAsked(number.name)
+            case signal.SIGHUP:
+                return events.ReloadAsked(number.name, forwarded=received.sender == self._guardian)
+            case signal.SIGTTIN | signal.SIGTTOU:
+                return events.ScaleAsked(number.name, step=1 if number is signal.SIGTTIN else -1)
             case _:
-                return events.UnavailableAsked(number.name, UNAVAILABLE[number])
+                return None

@@ -27,6 +27,8 @@ class WorkerSpec:
     link          SOCK_SEQPACKET to the supervisor, non-blocking; carries supervisor.messages
     runtime_dir   where the private sockets are
     workers       how many the server has
+    shared        it has had several: sessions are claimed in the table, however many there are now
+    stacks        a descriptor for the stacks of its threads, when it hangs; -1: none
     """
 
     config: Config
@@ -39,6 +41,8 @@ class WorkerSpec:
     link: socket.socket
     runtime_dir: str
     workers: int
+    shared: bool = False
+    stacks: int = -1
 
     @property
     def private_path(self) -> str:

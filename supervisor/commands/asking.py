@@ -21,7 +21,7 @@ class Unanswered(Exception):
     """There was no answer; the message names the socket and says why."""
 
 
-def ask(runtime_dir: Path, request: Mapping[str, Any], *, seconds: float = REPLY_SECONDS) -> dict[str, Any]:
+def ask(runtime_dir: Path, request: Mapping[str, Any], *, seconds: float | None = REPLY_SECONDS) -> dict[str, Any]:
     """Ask the supervisor of a runtime folder.
 
     Returns:
@@ -39,9 +39,11 @@ def ask(runtime_dir: Path, request: Mapping[str, Any], *, seconds: float = REPLY
             connection.sendall(json.dumps(request).encode() + b"\n")
             with connection.makefile("rb") as stream:
                 line = stream.readline(MAX_REPLY_BYTES)
+        if not line:
+            raise Unanswered(f"{path} was closed without an answer")
         reply = json.loads(line)
     except TimeoutError:
-        raise Unanswered(f"{path} did not answer within {seconds:.0f} s") from None
+        raise Unanswered(f"{path} did not answer within {seconds or 0:.0f} s") from None
     except OSError as error:
         raise Unanswered(f"{path} cannot be used ({error.strerror or error})") from None
     except ValueError:

@@ -35,7 +35,7 @@ class Change:
         del servers
         return None
 
-    def begin(self, servers: Servers, now: float) -> list[Effect]:
+    def begin(self, servers: Servers) -> list[Effect]:
         """Begin."""
         raise NotImplementedError
 
@@ -66,7 +66,8 @@ class Reload(Change):
         draining = sum(len(server.leaving) for server in servers.values())
         return f"{draining} workers of the generation before still drain" if draining else None
 
-    def begin(self, servers: Servers, now: float) -> list[Effect]:
+    def begin(self, servers: Servers) -> list[Effect]:
+        del servers
         return [Log("info", f"reload: {self.origin}"), ReadConfig()]
 
     def read(self, plans: Mapping[str, ServerPlan], servers: Servers) -> list[Effect]:
@@ -152,7 +153,7 @@ class Scale(Change):
         self._before = 0
         self._wanted: int | None = None
 
-    def begin(self, servers: Servers, now: float) -> list[Effect]:
+    def begin(self, servers: Servers) -> list[Effect]:
         server = servers[self._server]
         self._before = len(server.seats)
         workers = self._before + self._step if self._workers is None else self._workers
@@ -191,7 +192,7 @@ class Replace(Change):
         self._index = index
         self._started = False
 
-    def begin(self, servers: Servers, now: float) -> list[Effect]:
+    def begin(self, servers: Servers) -> list[Effect]:
         server = servers[self._server]
         if self._index >= len(server.seats):
             text = f"worker {self._index}: found no such worker, expected 0 to {len(server.seats) - 1}"
@@ -200,6 +201,7 @@ class Replace(Change):
         return [Log("info", text, self._server, self._index), *server.share()]
 
     def advance(self, servers: Servers, now: float) -> list[Effect]:
+        del now
         server = servers[self._server]
         if not self._started:
             if server.share_error:

@@ -35,7 +35,13 @@ class Changing:
     def __repr__(self) -> str:
         return f"<Changing {self._current and self._current.what}, {len(self._queue)} wait>"
 
-    def ask(self, event: events.ChangeEvent, now: float) -> None:
+    def refuse(self, event: events.ChangeEvent) -> list[Effect]:
+        """It is too late to change anything."""
+        text = "the service stops"
+        said = [Tell(event.ticket, "refused", text)] if event.ticket else []
+        return [Log("info", f"{event.origin} is ignored: {text}"), *said]
+
+    def ask(self, event: events.ChangeEvent, now: float) -> list[Effect]:
         """Something is wanted; `go_on` begins it."""
         match event:
             case events.ReloadAsked():
@@ -46,6 +52,7 @@ class Changing:
                     self._queue.append(Scale(event.origin, event.ticket, name, event.workers, event.step))
             case events.DrainAsked():
                 self._queue.append(Replace(event.origin, event.ticket, event.server, event.index))
+        return []
 
     def recycle(self, seat: Seat, reason: str, now: float) -> None:
         """A worker is to be replaced when nothing else changes and nothing drains in its server."""
@@ -70,7 +77,7 @@ class Changing:
                 if self._current is None:
                     break
                 effects += [Tell(ticket, "started", self._current.what) for ticket in self._current.tickets]
-                effects += self._current.begin(self._servers, now)
+                effects += self._current.begin(self._servers)
             if not self._current.over:
                 effects += self._current.advance(self._servers, now)
             if not self._current.over:

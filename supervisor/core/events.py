@@ -238,18 +238,6 @@ class ReopenAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class UnavailableAsked:
-    """An operator asked for something that this version does not have.
-
-    origin   what asked: "SIGHUP"
-    what     what it would have been: "reload"
-    """
-
-    origin: str
-    what: str
-
-
-@dataclass(frozen=True, slots=True)
 class GuardianDied:
     """Nobody is left above the supervisor to sweep up after it."""
 
@@ -269,5 +257,5 @@ WorkerEvent = (
 )
 ChangeEvent = ReloadAsked | ScaleAsked | DrainAsked
 ConfigEvent = ConfigRead | ConfigRefused
-OperatorEvent = StopSignal | QuitSignal | StopCommand | ChangeEvent | UnavailableAsked | GuardianDied
+OperatorEvent = StopSignal | QuitSignal | StopCommand | ChangeEvent | GuardianDied
 Event = Started | Tick | Spawned | SpawnFailed | TableBroken | ConfigEvent | WorkerEvent | OperatorEvent

@@ -91,11 +91,8 @@ class Fleet:
                 return self._kill_all("SIGQUIT", STATUS_FINE, now)
             case events.StopCommand():
                 return [] if self.stopping else [self._saying("the stop command"), *self._stop(STATUS_FINE, now)]
-            case events.UnavailableAsked(origin=origin, what=what):
-                return [Log("warning", f"{origin} is ignored: {what} is not available in this version")]
             case events.ReloadAsked() | events.ScaleAsked() | events.DrainAsked():
-                self._changing.ask(event, now)
-                return []
+                return self._changing.refuse(event) if self.stopping else self._changing.ask(event, now)
             case events.ConfigRead() | events.ConfigRefused():
                 return self._changing.config(event)
             case events.GuardianDied():

@@ -67,13 +67,12 @@ class Leaving:
 
     def cut(self, reason: str, now: float) -> list[Effect]:
         """End all that drain, with the sessions that they still have."""
-        return [
-            effect
-            for seat in self._seats
-            if seat.state is State.DRAINING
-            for effect in [seat.log("warning", f"worker {seat.index} ends, pid {seat.pid}: {reason}")]
-            + self._finish(seat, now)
-        ]
+        effects: list[Effect] = []
+        for seat in self:
+            if seat.state is State.DRAINING:
+                effects.append(seat.log("warning", f"worker {seat.index} ends, pid {seat.pid}: {reason}"))
+                effects += self._finish(seat, now)
+        return effects
 
     def tick(self, seat: Seat, now: float) -> list[Effect]:
         """Its time is up."""

@@ -93,6 +93,14 @@ class Routing:
         """End the claims whose time is up, for as long as the worker runs."""
         await sweep(self._claims)
 
+    def settled(self, now: float, linger_seconds: float) -> bool:
+        """Whether nothing is left here that a request could be relayed for: see Book.settled."""
+        return (self._server is None or not self._server.in_flight) and self._claims.book.settled(now, linger_seconds)
+
+    def open_sessions(self) -> list[str]:
+        """The ids of this worker's sessions that have not ended."""
+        return [own.session for own in self._claims.book if own.ended_at is None]
+
     def release(self, order: Release) -> Released:
         """End one claim of this worker, on an operator's word."""
         return release(order, self._claims, self._spec.segment.table)
@@ -114,7 +122,7 @@ class Routing:
 
     @property
     def _alone(self) -> bool:
-        return self._spec.workers == 1 or not self._has_sessions
+        return (self._spec.workers == 1 and not self._spec.shared) or not self._has_sessions
 
     def _shared_claims(self, book: Book | None) -> SharedClaims:
         spec = self._spec

@@ -70,6 +70,12 @@ class Forwarder:
         # Nobody is announced as ready yet, and still a request has come in here: this worker accepts.
         return self._placement.me
 
+    @property
+    def others_take_sessions(self) -> bool:
+        """Whether another worker is ready for new sessions."""
+        me = self._placement.me
+        return self._client is not None and any(one[0] != me for one in self._ring.candidates())
+
     async def place(self, target: int, session: str | None, request: Request, *, mint: bool) -> Moved | None:
         """Have `target` claim a new session and run the request."""
         order = Order(owner=target, mode="placed", session=session, flags=flags.pack(request.reading, minted=mint))

@@ -169,7 +169,10 @@ class Router:
                 await self._follow(owner, session, request)
             case rule.ClaimAndRun():
                 assert session is not None
-                await self._follow(self._me, session, request)
+                if self.stopping and self._forwarder.others_take_sessions:
+                    await self._place(request, session, mint=False)
+                else:
+                    await self._follow(self._me, session, request)
             case rule.Place(mint, claim):
                 if mint and (reading.ends or reading.stays_open):
                     self._replies.note_lost_end(request.head)

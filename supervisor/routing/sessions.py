@@ -194,6 +194,17 @@ class Book:
             own.ended_at = None
             self.open_sessions += 1
 
+    def settled(self, now: float, linger_seconds: float) -> bool:
+        """Whether every session has ended, and its last request is `linger_seconds` old, or as old as the window."""
+        if self.open_sessions:
+            return False
+        window = self.life.window_seconds
+        claims_end_early = max(window - linger_seconds, 0.0)
+        return all(
+            not own.in_flight and (own.deadline is None or own.deadline - claims_end_early <= now)
+            for own in self._owned.values()
+        )
+
     def due(self, now: float, most: int | None = None) -> list[Owned]:
         """The sessions whose claims end now, `most` of them: give their claims back at once, or `retry`."""
         found: list[Owned] = []

@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import traceback
+from collections.abc import Coroutine
 from typing import Any
 
 import uvicorn
@@ -23,6 +24,8 @@ from supervisor.config import LogConfig
 from supervisor.routing.assembly import Routing, assemble
 from supervisor.worker import uvicorn_logs
 from supervisor.worker.apps import AppError, app_traceback, load_app
+from supervisor.worker.closing import Closing
+from supervisor.worker.draining import cut, drained
 from supervisor.worker.heartbeat import Heartbeat
 from supervisor.worker.lifespan import Lifespan
 from supervisor.worker.serving import Server
@@ -87,13 +90,14 @@ class Worker:
         self.lifespan = Lifespan(app)
         self.routing: Routing = assemble(spec, self.lifespan, adapter)
         options = uvicorn_logs.others(spec.server.uvicorn) | {"interface": "asgi3", "log_config": None}
-        config = uvicorn.Config(self.routing.router, **options)
+        self.closing = Closing(self.routing.router)
+        config = uvicorn.Config(self.closing, **options)
         config.load()
         logs.settle()
-        self.server = Server(config, opens=self._open, drains=self._drain)
+        self.server = Server(config, opens=self._open, drains=self._end_relays)
         self._heartbeat = Heartbeat(self.routing.row, self._connections)
-        self._quiet: asyncio.Task[None] | None = None
-        self._finish_at_once = False
+        self._stopping = False
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> int:
         """Serve until told to finish. Returns the exit status."""
@@ -133,7 +137,7 @@ class Worker:
         self.routing.router.ready = True
         messages.send(self.spec.link, messages.Ready())
 
-    async def _drain(self) -> None:
+    async def _end_relays(self) -> None:
         """Before the lifespan's shut-down: relayed requests that are in flight here end first."""
         self._stop_accepting()
         await self.routing.drain(self.server.config.timeout_graceful_shutdown or 0)
@@ -149,8 +153,12 @@ class Worker:
                 match message:
                     case messages.StopAccepting():
                         self._stop_accepting()
+                    case messages.Drain():
+                        self._drain()
+                    case messages.Share():
+                        self._begin(self._share())
                     case messages.Finish(seconds=seconds):
-                        self.server.finish(seconds)
+                        self._finish(seconds)
                     case messages.Release():
                         messages.send(self.spec.link, self.routing.release(message))
                     case messages.ReopenLogs():
@@ -165,19 +173,53 @@ class Worker:
         if done := log_files.reopen():
             logger.info("log files opened anew: %s", ", ".join(done))
 
-    def _stop_accepting(self) -> None:
-        if self.routing.router.stopping:
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _say(self, message: messages.FromWorker) -> None:
+        try:
+            messages.send(self.spec.link, message)
+        except messages.LinkClosed:
+            os._exit(1)
+
+    def _drain(self) -> None:
+        """No new connections and no new sessions; those that are here go on."""
+        if self.closing.on:
             return
-        self.routing.router.stopping = True
+        self.routing.router.stopping = self.closing.on = True
+        self.server.close_listeners()
+        self._begin(self._say_drained())
+
+    async def _say_drained(self) -> None:
+        await drained(self.server, self.routing)
+        self._say(messages.Drained())
+
+    async def _share(self) -> None:
+        try:
+            await self.routing.share()
+        except Exception as error:
+            logger.exception("the sessions of this worker cannot be handed over to the table")
+            self._say(messages.Shared(f"{type(error).__name__}: {error}"[:1000]))
+        else:
+            self._say(messages.Shared())
+
+    def _finish(self, seconds: float) -> None:
+        if self.closing.on and not self._stopping and (lost := cut(self.routing)) is not None:
+            self._say(lost)
+        self.server.finish(seconds)
+
+    def _stop_accepting(self) -> None:
+        if self._stopping:
+            return
+        self._stopping = self.routing.router.stopping = self.closing.on = True
         self.server.stop_accepting()
-        self._quiet = asyncio.get_running_loop().create_task(self._say_quiet())
+        self._begin(self._say_quiet())
 
     async def _say_quiet(self) -> None:
         await self.server.quiet()
-        try:
-            messages.send(self.spec.link, messages.Quiet())
-        except messages.LinkClosed:
-            os._exit(1)
+        self._say(messages.Quiet())
 
     def _on_terminate(self) -> None:
         """A SIGTERM to this worker alone: what the supervisor would say in two steps, without waiting for siblings."""

@@ -59,19 +59,32 @@ class Server(uvicorn.Server):
         self._acceptors.append(acceptor)
         acceptor.start()
 
-    def stop_accepting(self) -> None:
-        """Close this worker's part of the public listeners; idle connections end, busy ones after their reply."""
-        if not self._acceptors:
-            return
+    @property
+    def idle(self) -> bool:
+        """Whether there is no public connection and no request."""
+        return not self.server_state.connections and not self.server_state.tasks
+
+    def close_listeners(self) -> None:
+        """Close this worker's part of the public listeners; the connections that are there stay."""
         for acceptor in self._acceptors:
             acceptor.stop()
         self._acceptors.clear()
+
+    def stop_accepting(self) -> None:
+        """The same, and idle connections end, busy ones after their reply."""
+        self.close_listeners()
         for connection in list(self.server_state.connections):
             connection.shutdown()
 
+    def close_unused(self) -> None:
+        """Close the connections that have never had a request."""
+        for connection in list(self.server_state.connections):
+            if getattr(connection, "cycle", ...) is None:  # a WebSocket has none
+                connection.shutdown()
+
     async def quiet(self) -> None:
         """Return when no public connection is left."""
-        while self.server_state.connections or self.server_state.tasks:
+        while not self.idle:
             for connection in list(self.server_state.connections):
                 connection.shutdown()  # one that was still in its handshake when the listener closed
             await asyncio.sleep(QUIET_POLL_SECONDS)

@@ -188,18 +188,6 @@ def test_a_worker_that_is_told_to_stop_by_somebody_else_is_seen_to_its_end() -> 
     assert paper.states() == [State.BOOTING, State.READY]
 
 
-def test_what_is_not_available_changes_nothing() -> None:
-    """A warning that names the signal, and nothing else."""
-    paper = Paper(TWO)
-    paper.start()
-    before = repr(paper.fleet)
-    found = paper.tell(events.UnavailableAsked("SIGHUP", "reload"))
-    assert [type(effect) for effect in found] == [effects.Log]
-    assert "SIGHUP" in logged(found, "warning")
-    assert "not available" in logged(found, "warning")
-    assert repr(paper.fleet) == before
-
-
 def test_an_illegal_event_names_both_sides_and_changes_nothing() -> None:
     """A worker that is ready twice is a fault somewhere: it is said, and everything is as before."""
     paper = Paper(TWO)

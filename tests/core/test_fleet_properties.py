@@ -135,14 +135,13 @@ class Machine(RuleBasedStateMachine):
                 events.StopSignal("SIGINT", forwarded=True),
                 events.QuitSignal(),
                 events.StopCommand(),
-                events.UnavailableAsked("SIGHUP", "reload"),
                 events.TableBroken("a", "2 tokens"),
             ]
         )
     )
     def ask(self, event: Event) -> None:
         """An operator wants something."""
-        if self.stop_at is None and not isinstance(event, events.UnavailableAsked):
+        if self.stop_at is None:
             self.stop_at = self.now
         self.tell(event)
 

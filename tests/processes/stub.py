@@ -1,9 +1,9 @@
 """A service with a small worker of its own, for tests of the processes: no HTTP, boots in milliseconds.
 
 Run as a module with a config file and, if wanted, `--no-pause`. What a worker does besides its duty stands as Python
-code in its server's `env`: STUB_BOOT runs before it is ready, STUB_READY after it, STUB_STOP when it is told to stop
-accepting, STUB_FINISH at its end. The code finds `spec`, `folder` (a Path, from STUB_FOLDER) and `note` (writes a file
-there).
+code in its server's `env`: STUB_BOOT runs before it is ready, STUB_READY after it, STUB_DRAIN when it is told to drain,
+STUB_STOP when it is told to stop accepting, STUB_FINISH at its end. The code finds `spec`, `folder` (a Path, from
+STUB_FOLDER) and `note` (writes a file there).
 """
 
 from __future__ import annotations
@@ -48,6 +48,11 @@ def main(spec: WorkerSpec) -> int:
         if isinstance(message, messages.StopAccepting):
             run("STUB_STOP")
             messages.send(spec.link, messages.Quiet())
+        elif isinstance(message, messages.Drain):
+            run("STUB_DRAIN")
+            messages.send(spec.link, messages.Drained())
+        elif isinstance(message, messages.Share):
+            messages.send(spec.link, messages.Shared())
         elif isinstance(message, messages.Finish):
             run("STUB_FINISH")
             return 0

@@ -188,9 +188,9 @@ def test_the_control_socket_stops(stubs: Make) -> None:
     service = stubs(workers=1, env=NOTE_STOP, timeouts={"graceful_seconds": 600}).start()
     answer = ask(service, {"command": "ping"})
     assert (answer["ok"], answer["pid"], answer["guardian"]) == (True, service.supervisor, service.guardian)
-    assert ask(service, {"command": "reload"}) == {
+    assert ask(service, {"command": "fly"}) == {
         "ok": False,
-        "error": "command 'reload' is not available in this version",
+        "error": "command 'fly' is not available in this version",
     }
     for _ in range(2):
         assert ask(service, {"command": "stop"}) == {"ok": True, "pid": service.supervisor}
@@ -223,16 +223,3 @@ def test_the_whole_service_as_pid_1(stubs: Make) -> None:
     assert service.wait() == 0
     assert tagged(service.tag) == {}
     assert "supervisor[2]" in service.text
-
-
-@pytest.mark.parametrize("name", ["SIGHUP", "SIGTTIN", "SIGTTOU"])
-def test_what_is_not_available_is_said_and_changes_nothing(stubs: Make, name: str) -> None:
-    """A warning with the signal's name; the same workers go on."""
-    service = stubs(workers=2).start()
-    before = service.pids()
-    service.signal(signal.Signals[name])
-    eventually(lambda: f"{name} is ignored" in service.text, "the warning")
-    assert "WARNING" in next(line for line in service.text.splitlines() if name in line)
-    assert service.pids() == before
-    assert len(children(service.supervisor)) == 2
-    assert service.stop() == 0
