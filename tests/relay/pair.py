@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
@@ -246,3 +247,10 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
     body = await read_all(receive)
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
     await send({"type": "http.response.body", "body": body})
+
+
+def nobody_listens(path: str) -> None:
+    """A socket file that a process left."""
+    sock = socket.socket(socket.AF_UNIX)
+    sock.bind(path)
+    sock.close()

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from relay.conftest import Run
-from relay.pair import Client, Pair, echo, until
+from relay.pair import OWNER, Client, Pair, echo, until
 
-from supervisor.relay.frames import Ack
+from supervisor.relay.frames import TAKEN, Ack
 from supervisor.relay.outcomes import Taken
 
 START = {"type": "http.response.start", "status": 200, "headers": []}
@@ -152,7 +152,34 @@ def test_cancelled_on_a_pooled_connection(run: Run) -> None:
                 await waiting
             go.set()
             assert (await pair.ask("GET", "/next"))[1].body == b"/next"
-            assert pair.client.idle == 1
+            await until(lambda: (pair.client.busy, pair.client.idle) == (0, 1))
+
+    run(test())
+
+
+def test_cancelled_while_frames_come(run: Run) -> None:
+    """Frames, or the end of the connection, that come in the turn in which their request is cancelled do no harm."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        assert (await receive())["type"] == "http.disconnect"
+
+    async def test() -> None:
+        async with Pair(app) as pair:
+            for end in (False, True):
+                pair.ran.clear()
+                waiting = asyncio.ensure_future(pair.ask())
+                await until(lambda: pair.ran)
+                (link,) = pair.client._peers[OWNER]._links
+                waiting.cancel()
+                if end:
+                    link.connection_lost(None)
+                    link.transport.abort()  # what it tells
+                else:
+                    link.data_received(TAKEN)
+                with pytest.raises(asyncio.CancelledError):
+                    await waiting
+                await until(lambda: not pair.server.channels)
 
     run(test())
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from relay.conftest import Run
-from relay.pair import Client, Pair, read_all, reply, settled, until
+from relay.pair import OWNER, Client, Pair, read_all, reply, settled, until
 
 from supervisor.relay.channel import Channel
 from supervisor.relay.outcomes import Taken
@@ -153,7 +153,7 @@ def test_upload_while_the_reply_streams(run: Run) -> None:
     run(test())
 
 
-def test_reply_ends_before_the_upload_is_read(run: Run) -> None:
+def test_reply_ends_before_the_upload_is_read(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     """A reply that does not wait for the body reaches the client, and the next request is not mixed with the rest."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -176,6 +176,59 @@ def test_reply_ends_before_the_upload_is_read(run: Run) -> None:
             assert await pair.relay(client) == Taken()
             assert client.status == 413
             assert (await pair.ask("GET"))[0] == Taken()
+            assert caplog.text == ""
+
+    run(test())
+
+
+def test_reply_without_reading_an_upload_that_has_come(run: Run) -> None:
+    """A body that has gone up whole and was not read does not stop the connection for the next request."""
+    go = asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["method"] == "POST":
+            await go.wait()
+        await reply()(scope, receive, send)
+
+    async def test() -> None:
+        async with Pair(app) as pair:
+            client = Client(b"x" * 70 * KIB, b"y" * 70 * KIB)
+            relay = asyncio.ensure_future(pair.relay(client))
+            (channel,) = await appears(pair)
+            await until(lambda: client.received == 2 and channel._reading_paused)
+            go.set()
+            assert await relay == Taken()
+            assert pair.client.idle == 1
+            async with asyncio.timeout(5):
+                assert (await pair.ask("GET"))[0] == Taken()
+            assert (channel,) == tuple(pair.server.channels)
+
+    run(test())
+
+
+async def appears(pair: Pair) -> set[Channel]:
+    """The owner's connections, once there are some."""
+    await until(lambda: pair.server.channels)
+    return pair.server.channels
+
+
+def test_idle_after_a_large_reply(run: Run) -> None:
+    """A connection on which a reply came faster than its client took it is heard again when it is idle."""
+
+    async def test() -> None:
+        async with Pair(reply(body=b"x" * 400 * KIB)) as pair:
+            client = Client()
+            client.gate.clear()
+            relay = asyncio.ensure_future(pair.relay(client))
+            (channel,) = await appears(pair)
+            await until(lambda: channel._reply is None and pair.ran)
+            (link,) = pair.client._peers[OWNER]._links
+            await until(lambda: link.reading_paused)
+            client.gate.set()
+            assert await relay == Taken()
+            assert pair.client.idle == 1
+            channel.abort()
+            await until(lambda: not pair.client.idle)
 
     run(test())
 
@@ -210,83 +263,5 @@ def test_large_messages(run: Run) -> None:
                 assert await pair.relay(client) == Taken()
                 assert client.body == data
             assert pair.client.idle == 1
-
-    run(test())
-
-
-@pytest.mark.parametrize("sender", ["app", "another task"])
-def test_events_as_they_come(run: Run, sender: str) -> None:
-    """An event reaches the client while the app waits for something else, and so does a head without any body."""
-    seen = asyncio.Event()
-
-    async def stream(send: Any) -> None:
-        for n in range(5):
-            await send(piece(b"event %d\n" % n) if n else START)
-            await seen.wait()
-            seen.clear()
-        await send(piece(b"", more=False))
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await (stream(send) if sender == "app" else asyncio.create_task(stream(send)))
-
-    async def test() -> None:
-        async with Pair(app) as pair:
-            client = Client()
-            relay = asyncio.ensure_future(pair.relay(client))
-            for n in range(5):
-                await until(lambda n=n: len(client.messages) == n + 1)  # type: ignore[misc]
-                seen.set()
-            assert await relay == Taken()
-            assert client.pieces == [b"event 1\n", b"event 2\n", b"event 3\n", b"event 4\n", b""]
-
-    run(test())
-
-
-def test_events_ready_together_leave_together(run: Run) -> None:
-    """Events that are sent without a wait between them leave in one write and reach the client as one message."""
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await send(START)
-        for n in range(100):
-            await send(piece(b"%d\n" % n))
-        await asyncio.sleep(0)
-        await send(piece(b"", more=False))
-
-    async def test() -> None:
-        async with Pair(app) as pair:
-            outcome, client = await pair.ask()
-            assert outcome == Taken()
-            assert client.body == b"".join(b"%d\n" % n for n in range(100))
-            assert len(client.pieces) <= 2
-
-    run(test())
-
-
-def test_one_write_each(run: Run) -> None:
-    """A small request is one write, and so is its reply."""
-    writes: list[int] = []
-
-    async def test() -> None:
-        async with Pair(reply(body=b"y" * 200)) as pair:
-            await pair.ask()
-            (peer,) = pair.client._peers.values()
-            (channel,) = pair.server.channels
-            for end in (peer._idle[0], channel):
-                transport = end._transport if end is channel else end.transport  # type: ignore[union-attr]
-
-                class Counting:
-                    def __init__(self, transport: Any) -> None:
-                        self._wrapped = transport
-
-                    def __getattr__(self, name: str) -> Any:
-                        return getattr(self._wrapped, name)
-
-                    def write(self, data: bytes) -> None:
-                        writes.append(len(data))
-                        self._wrapped.write(data)
-
-                setattr(end, "_transport" if end is channel else "transport", Counting(transport))
-            assert (await pair.ask("POST", body=b"x" * 200))[0] == Taken()
-            assert len(writes) == 2
 
     run(test())

@@ -7,7 +7,6 @@ import contextlib
 import os
 import resource
 import socket
-import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,22 +14,14 @@ from typing import Any
 
 import pytest
 from relay.conftest import Run
-from relay.pair import OWNER, Client, Pair, echo, reply, until
+from relay.pair import Client, Pair, echo, nobody_listens, reply, until
 
-from supervisor.relay import unix
-from supervisor.relay.frames import TAKEN, Head, encode
+from supervisor.relay.frames import Head, encode
 from supervisor.relay.outcomes import Gone, Outcome, Overloaded, OwnerLost, Taken, Unreachable
 
 
 def no_socket(path: str) -> None:
     """Nothing is there."""
-
-
-def nobody_listens(path: str) -> None:
-    """A socket file that a process left."""
-    sock = socket.socket(socket.AF_UNIX)
-    sock.bind(path)
-    sock.close()
 
 
 @pytest.mark.parametrize("lies_there", [no_socket, nobody_listens])
@@ -112,7 +103,8 @@ def test_full_queue(run: Run) -> None:
                 assert not relay.done()
                 for _ in range(len(waiting) - 1):
                     listener.accept()[0].close()
-                connection, _ = await asyncio.to_thread(listener.accept)
+                listener.setblocking(False)
+                connection, _ = await asyncio.get_running_loop().sock_accept(listener)
                 reader, writer = await asyncio.open_unix_connection(sock=connection)
                 assert b"owned" in await reader.read(1000)
                 writer.write(encode(Head(200, [], b"ok")))
@@ -187,33 +179,6 @@ def test_owner_that_closes_has_said_that_it_took(run: Run, caplog: pytest.LogCap
     run(test())
 
 
-def test_stranger_at_the_socket(run: Run, caplog: pytest.LogCaptureFixture) -> None:
-    """An acceptor sends nothing to a process of another user."""
-
-    async def test() -> None:
-        async with Pair(echo, client_uid=os.getuid() + 1) as pair:
-            outcome = await pair.relay(Client(b"secret"))
-            assert type(outcome) is Unreachable
-            assert f"uid is {os.getuid()}, expected {os.getuid() + 1}" in outcome.reason
-            assert outcome.reason in caplog.text
-            await asyncio.sleep(0)
-            assert pair.admitted == []
-
-    run(test())
-
-
-def test_stranger_that_connects(run: Run, caplog: pytest.LogCaptureFixture) -> None:
-    """An owner serves nobody of another user."""
-
-    async def test() -> None:
-        async with Pair(echo, server_uid=os.getuid() + 1, reach_seconds=0.05) as pair:
-            assert type(await pair.relay(Client(b"x"))) is Unreachable
-            assert pair.admitted == []
-            assert "connection refused" in caplog.text
-
-    run(test())
-
-
 def test_no_descriptors(run: Run) -> None:
     """Out of descriptors is said at once; requests on pooled connections go on; afterwards all is as before."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -234,71 +199,9 @@ def test_no_descriptors(run: Run) -> None:
     run(test())
 
 
-@pytest.mark.parametrize("word", [b"garbage that is no frame", b"\x00\x00\x00\x00\x23"], ids=["garbage", "version 2"])
-def test_owner_speaks_nonsense(run: Run, caplog: pytest.LogCaptureFixture, word: bytes) -> None:
-    """An owner that breaks the protocol costs the client its reply, and is never asked a second time."""
-
-    async def test() -> None:
-        async with Pair(echo) as pair:
-            asked = 0
-
-            async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                nonlocal asked
-                asked += 1
-                await reader.read(100)
-                writer.write(word)
-                await reader.read()
-                writer.close()
-
-            listener = await asyncio.start_unix_server(accepted, pair.path_of(8))
-            assert await pair.relay(Client(b"x"), owner=8) == Taken(complete=False)
-            assert asked == 1
-            assert "broke the protocol" in caplog.text
-            listener.close()
-            await until(lambda: len(asyncio.all_tasks()) == 1)
-
-    run(test())
-
-
-def test_bytes_on_an_idle_connection(run: Run, caplog: pytest.LogCaptureFixture) -> None:
-    """An owner that speaks without being asked loses the connection: its words are not the next request's reply."""
-
-    async def test() -> None:
-        async with Pair(echo) as pair:
-            await pair.ask()
-            (channel,) = pair.server.channels
-            channel.write(TAKEN)
-            await until(lambda: not pair.client.idle)
-            assert "without a request" in caplog.text
-            assert (await pair.ask("POST", body=b"abc"))[1].body == b"abc"
-
-    run(test())
-
-
-@pytest.mark.parametrize("word", [TAKEN, b"garbage!", b"\x01\x00\x00\x00\x10x"], ids=["signal", "garbage", "body"])
-def test_acceptor_speaks_nonsense(run: Run, caplog: pytest.LogCaptureFixture, word: bytes) -> None:
-    """An owner drops a connection on which something else than a request comes, and serves the others."""
-
-    async def test() -> None:
-        async with Pair(echo) as pair:
-            reader, writer = await asyncio.open_unix_connection(pair.path_of(OWNER))
-            writer.write(word)
-            with contextlib.suppress(ConnectionError):
-                assert await reader.read() == b""
-            writer.close()
-            assert "broke the protocol" in caplog.text
-            assert (await pair.ask())[0] == Taken()
-
-    run(test())
-
-
 def sleeper() -> subprocess.Popen[bytes]:
     """A process that exits when its stdin is closed."""
     return subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-
-
-def exists(path: str) -> bool:
-    return os.path.exists(path)
 
 
 def test_exit_that_no_row_tells(run: Run) -> None:
@@ -343,49 +246,6 @@ def test_row_dies_before_the_answer(run: Run, mode: str, outcome: Outcome) -> No
             assert connected.is_set()
             assert not client.started
             listener.close()
-
-    run(test())
-
-
-def test_private_socket(run: Run) -> None:
-    """The socket is this user's alone from the beginning; a stale file is replaced; a path too long names the limit."""
-
-    async def test() -> None:
-        async with Pair(echo) as pair:
-            path = pair.path_of(OWNER)
-            assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
-            nobody_listens(pair.path_of(8))
-            other = pair.make_server(8)
-            await other.start(pair.path_of(8))
-            assert await pair.relay(Client(b"x"), owner=8) == Taken()
-            other.close()
-            await until(lambda: not other.channels)
-            assert not exists(pair.path_of(8))
-            with pytest.raises(OSError, match=f"may have {unix.MAX_PATH} bytes, found 2"):
-                await other.start(pair.path_of(8) + "x" * 200)
-
-    run(test())
-
-
-def test_stop_listening(run: Run) -> None:
-    """After stop_listening there are no new connections; those that are there go on, also for requests to come."""
-    go = asyncio.Event()
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        if scope["path"] == "/wait":
-            await go.wait()
-        await reply()(scope, receive, send)
-
-    async def test() -> None:
-        async with Pair(app, reach_seconds=0.05) as pair:
-            waiting = asyncio.ensure_future(pair.ask("GET", "/wait"))
-            await until(lambda: pair.ran)
-            pair.server.stop_listening()
-            assert not exists(pair.path_of(OWNER))
-            assert type((await pair.ask())[0]) is Unreachable
-            go.set()
-            assert (await waiting)[0] == Taken()
-            assert (await pair.ask())[0] == Taken()
 
     run(test())
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Any
 
 import pytest
 from relay.conftest import Run
-from relay.pair import OWNER, App, Client, Pair, echo, read_all, reply, scope_of, until
+from relay.pair import OWNER, Client, Pair, echo, read_all, reply, scope_of
 
-from supervisor.relay import peer as peer_module
 from supervisor.relay.body import BodyReplay
-from supervisor.relay.frames import MAX_STRUCT, Ack, Open
-from supervisor.relay.outcomes import Draining, Gone, NotOwner, Order, Outcome, Refused, Taken, Unreachable
+from supervisor.relay.frames import Ack, Open
+from supervisor.relay.outcomes import Draining, Gone, NotOwner, Order, Outcome, Refused, Taken
 
 SCOPES = {
     "plain": scope_of("GET", "/x"),
@@ -168,152 +166,6 @@ def test_websockets_are_refused(run: Run) -> None:
     run(test())
 
 
-async def raises_first(scope: Any, receive: Any, send: Any) -> None:
-    raise RuntimeError("kaputt")
-
-
-async def raises_later(scope: Any, receive: Any, send: Any) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": b"half", "more_body": True})
-    raise RuntimeError("kaputt")
-
-
-async def returns_early(scope: Any, receive: Any, send: Any) -> None:
-    await receive()
-
-
-async def returns_halfway(scope: Any, receive: Any, send: Any) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": b"half", "more_body": True})
-
-
-ERRORS: dict[str, tuple[App, bool, str]] = {
-    "raises before the head": (raises_first, True, "Exception in ASGI application"),
-    "raises after the head": (raises_later, False, "Exception in ASGI application"),
-    "returns without a reply": (returns_early, True, "without starting response"),
-    "returns without an end": (returns_halfway, False, "without completing response"),
-}
-
-
-@pytest.mark.parametrize(("app", "answered", "logs"), ERRORS.values(), ids=ERRORS)
-@pytest.mark.parametrize("mode", ["owned", "placed"])
-def test_errors_of_the_app(
-    run: Run, caplog: pytest.LogCaptureFixture, app: App, answered: bool, logs: str, mode: str
-) -> None:
-    """An app that fails before its head is a 500, afterwards a reply without its end; it is logged once, by the owner;
-    the connection serves the next request.
-    """
-
-    async def test() -> None:
-        async with Pair(app) as pair:
-            client = Client(b"x")
-            outcome = await pair.relay(client, mode=mode)
-            assert outcome == Taken(complete=answered)
-            if answered:
-                assert (client.status, client.body) == (500, b"Internal Server Error")
-                assert (b"connection", b"close") in client.headers
-            else:
-                assert client.body == b"half"
-            assert client.complete is answered
-            assert len(caplog.records) == 1
-            assert logs in caplog.text
-            assert ("kaputt" in caplog.text) is (app in (raises_first, raises_later))
-            assert pair.client.idle == 1
-
-    with caplog.at_level(logging.INFO):
-        run(test())
-
-
-def test_admission_fails(run: Run, caplog: pytest.LogCaptureFixture) -> None:
-    """An admission that raises is logged, and the client gets a 500."""
-
-    async def admit(request: Open) -> Ack:
-        raise RuntimeError("kaputt")
-
-    async def test() -> None:
-        async with Pair(echo, admit=admit) as pair:
-            outcome, client = await pair.ask()
-            assert (outcome, client.status, pair.ran) == (Taken(), 500, [])
-        assert "kaputt" in caplog.text
-
-    run(test())
-
-
-def test_messages_out_of_order(run: Run) -> None:
-    """An app that sends the wrong message hears it, as from a server, and may go on."""
-    heard = []
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        for message in ("http.response.body", "http.response.trailers", "x"):
-            with pytest.raises(RuntimeError, match="expected ASGI message 'http.response.start'"):
-                await send({"type": message, "body": b""})
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        with pytest.raises(RuntimeError, match=r"expected ASGI message 'http.response.body'"):
-            await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b"ok"})
-        with pytest.raises(RuntimeError, match="the reply is complete"):
-            await send({"type": "http.response.body", "body": b"more"})
-        heard.append(True)
-
-    async def test() -> None:
-        async with Pair(app) as pair:
-            outcome, client = await pair.ask()
-            assert (outcome, client.body) == (Taken(), b"ok")
-            await until(lambda: heard)
-
-    run(test())
-
-
-def huge(where: str) -> App:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        if scope["path"] == "/small":
-            await reply()(scope, receive, send)
-            return
-        start = {"type": "http.response.start", "status": 200, "headers": [(b"x", b"y" * (MAX_STRUCT + 1))]}
-        if where == "another task":
-            await asyncio.create_task(send(start))
-        else:
-            await send(start)
-        if where == "waits":
-            await asyncio.sleep(0)
-        if where != "another task":
-            await send({"type": "http.response.body", "body": b"ok"})
-        else:
-            await receive()
-            assert (await receive())["type"] == "http.disconnect"
-
-    return app
-
-
-@pytest.mark.parametrize("where", ["at once", "waits", "another task"])
-def test_reply_head_too_large(run: Run, caplog: pytest.LogCaptureFixture, where: str) -> None:
-    """A reply's head that no frame carries is an error of the app, wherever it was sent from."""
-
-    async def test() -> None:
-        async with Pair(huge(where)) as pair:
-            outcome, client = await pair.ask()
-            assert (outcome, client.status) == (Taken(), 500)
-            assert "it may have" in caplog.text
-            outcome, client = await pair.ask("GET", "/small")
-            assert (outcome, client.status) == (Taken(), 200)
-
-    run(test())
-
-
-def test_request_head_too_large(run: Run) -> None:
-    """A request's head that no frame carries goes nowhere, with a reason."""
-
-    async def test() -> None:
-        async with Pair(echo) as pair:
-            outcome, client = await pair.ask(headers=[(b"x", b"y" * (MAX_STRUCT + 1))])
-            assert type(outcome) is Unreachable
-            assert "it may have" in outcome.reason
-            assert not client.started
-            assert pair.admitted == []
-
-    run(test())
-
-
 def test_app_goes_on_after_its_reply(run: Run) -> None:
     """A background task after the reply holds neither the connection nor the client, but it is still in flight."""
     go = asyncio.Event()
@@ -362,96 +214,5 @@ def test_trailers_and_hints(run: Run) -> None:
                 assert client.messages[1]["trailers"] is True
                 assert [list(map(tuple, m["headers"])) for m in client.messages[3:]] == [[(b"x", b"1")], [(b"y", b"2")]]
             assert pair.client.idle == 1
-
-    run(test())
-
-
-def test_no_task_per_message(run: Run) -> None:
-    """A small request takes one task at the owner and none at the acceptor; a stream takes no more, however long."""
-
-    async def stream(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        for _ in range(300):
-            await send({"type": "http.response.body", "body": b"x", "more_body": True})
-            await asyncio.sleep(0)
-        await send({"type": "http.response.body", "body": b""})
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await (stream if scope["path"] == "/stream" else echo)(scope, receive, send)
-
-    async def test() -> None:
-        made = 0
-        loop = asyncio.get_running_loop()
-
-        def factory(loop: Any, coroutine: Any, **more: Any) -> Any:
-            nonlocal made
-            made += 1
-            return asyncio.Task(coroutine, loop=loop, **more)
-
-        async with Pair(app) as pair:
-            await pair.ask()
-            loop.set_task_factory(factory)
-            await pair.ask("POST", "/", b"x")
-            assert made == 1
-            await pair.ask("GET", "/stream")
-            assert made == 2
-            await pair.relay(Client(*[b"x" * 1000] * 300))  # one more, which carries the body up
-            assert made == 4
-            loop.set_task_factory(None)
-
-    run(test())
-
-
-def test_two_workers_that_relay_to_each_other(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request never waits for a place in a pool: apps that call each other through the relay do not dead-lock."""
-    monkeypatch.setattr(peer_module, "MAX_IDLE", 1)
-    pairs: list[Pair] = []
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        depth = int(scope["path"][1:])
-        if depth:
-            outcome, _client = await pairs[depth % 2].ask("GET", f"/{depth - 1}")
-            assert outcome == Taken()
-        await reply()(scope, receive, send)
-
-    async def test() -> None:
-        async with Pair(app) as one, Pair(app) as two:
-            pairs.extend((one, two))
-            answers = await asyncio.gather(*(pairs[n % 2].ask("GET", "/6") for n in range(20)))
-            assert [outcome for outcome, _ in answers] == [Taken()] * 20
-            assert max(one.client.idle, two.client.idle) <= 1
-
-    run(test())
-
-
-def test_one_connection_for_requests_in_a_row(run: Run) -> None:
-    """Requests in a row share a connection; requests at once have one each, of which the idle ones are capped."""
-
-    async def test() -> None:
-        async with Pair(echo) as pair:
-            for _ in range(5):
-                await pair.ask()
-            assert len(pair.server.channels) == 1
-            await asyncio.gather(*(pair.ask() for _ in range(peer_module.MAX_IDLE + 20)))
-            assert pair.client.idle == peer_module.MAX_IDLE
-            assert pair.client.busy == 0
-            await until(lambda: len(pair.server.channels) == peer_module.MAX_IDLE)
-
-    run(test())
-
-
-def test_connections_that_are_not_needed_close(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Idle connections that were not used for a while are closed; one that is in use is kept."""
-    monkeypatch.setattr("supervisor.relay.client.TRIM_SECONDS", 0.02)
-
-    async def test() -> None:
-        async with Pair(echo) as pair:
-            await asyncio.gather(*(pair.ask() for _ in range(10)))
-            assert pair.client.idle == 10
-            while pair.client.idle > 1:
-                await pair.ask()
-                await asyncio.sleep(0.001)
-            await until(lambda: not pair.client.idle)
-            await until(lambda: not pair.server.channels)
 
     run(test())

@@ -168,7 +168,8 @@ def test_owner_dies_in_its_reply(run: Run, path: str) -> None:
     run(test())
 
 
-def test_continue_only_when_the_app_reads(run: Run) -> None:
+@pytest.mark.parametrize("word", ["100-continue", "100-Continue"])
+def test_continue_only_when_the_app_reads(run: Run, word: str) -> None:
     """`100 Continue` is not sent while the owner's app has not asked for the body, though it is admitted and runs."""
     go = asyncio.Event()
     continued = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -181,7 +182,7 @@ def test_continue_only_when_the_app_reads(run: Run) -> None:
         async with Pair(waits) as pair:
             async with serving(relaying(pair.client)) as port:
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.write(request("POST /echo", "Expect: 100-continue", "Content-Length: 5"))
+                writer.write(request("POST /echo", f"Expect: {word}", "Content-Length: 5"))
                 await until(lambda: pair.ran)
                 with pytest.raises(TimeoutError):
                     await asyncio.wait_for(reader.read(1), 0.05)

@@ -1,0 +1,122 @@
+"""Processes of other users, and of this one that do not speak the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from typing import Any
+
+import pytest
+from relay.conftest import Run
+from relay.pair import OWNER, Client, Pair, echo, reply, until
+
+from supervisor.relay.frames import TAKEN, Open, Scope, encode, piece_word
+from supervisor.relay.outcomes import Taken, Unreachable
+
+SCOPE = Scope("http", "1.1", "GET", "http", "/slow", b"/slow", b"", "", None, None, {"version": "3.0"})
+
+
+def test_stranger_at_the_socket(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """An acceptor sends nothing to a process of another user."""
+
+    async def test() -> None:
+        async with Pair(echo, client_uid=os.getuid() + 1) as pair:
+            outcome = await pair.relay(Client(b"secret"))
+            assert type(outcome) is Unreachable
+            assert f"uid is {os.getuid()}, expected {os.getuid() + 1}" in outcome.reason
+            assert outcome.reason in caplog.text
+            await asyncio.sleep(0)
+            assert pair.admitted == []
+
+    run(test())
+
+
+def test_stranger_that_connects(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """An owner serves nobody of another user."""
+
+    async def test() -> None:
+        async with Pair(echo, server_uid=os.getuid() + 1, reach_seconds=0.05) as pair:
+            assert type(await pair.relay(Client(b"x"))) is Unreachable
+            assert pair.admitted == []
+            assert "connection refused" in caplog.text
+
+    run(test())
+
+
+@pytest.mark.parametrize("word", [b"garbage that is no frame", b"\x00\x00\x00\x00\x23"], ids=["garbage", "version 2"])
+def test_owner_speaks_nonsense(run: Run, caplog: pytest.LogCaptureFixture, word: bytes) -> None:
+    """An owner that breaks the protocol costs the client its reply, and is never asked a second time."""
+
+    async def test() -> None:
+        async with Pair(echo) as pair:
+            asked = 0
+
+            async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                nonlocal asked
+                asked += 1
+                await reader.read(100)
+                writer.write(word)
+                await reader.read()
+                writer.close()
+
+            listener = await asyncio.start_unix_server(accepted, pair.path_of(8))
+            assert await pair.relay(Client(b"x"), owner=8) == Taken(complete=False)
+            assert asked == 1
+            assert "broke the protocol" in caplog.text
+            listener.close()
+            await until(lambda: len(asyncio.all_tasks()) == 1)
+
+    run(test())
+
+
+def test_bytes_on_an_idle_connection(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """An owner that speaks without being asked loses the connection: its words are not the next request's reply."""
+
+    async def test() -> None:
+        async with Pair(echo) as pair:
+            await pair.ask()
+            (channel,) = pair.server.channels
+            channel.write(TAKEN)
+            await until(lambda: not pair.client.idle)
+            assert "without a request" in caplog.text
+            assert (await pair.ask("POST", body=b"abc"))[1].body == b"abc"
+
+    run(test())
+
+
+OPEN = encode(Open(OWNER, "owned", None, 0, SCOPE, []))
+WORDS = {
+    "signal": TAKEN,
+    "garbage": b"garbage!",
+    "a body without a request": piece_word(1) + b"x",
+    "a request within a request": OPEN + OPEN,
+    "a request within a body": encode(Open(OWNER, "owned", None, 0, SCOPE, [], b"", True))
+    + piece_word(1)
+    + b"x"
+    + OPEN,
+}
+
+
+@pytest.mark.parametrize("word", WORDS.values(), ids=WORDS)
+def test_acceptor_speaks_nonsense(run: Run, caplog: pytest.LogCaptureFixture, word: bytes) -> None:
+    """An owner drops a connection on which something else than a request comes, and serves the others."""
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] == "/slow":
+            while (await receive())["type"] != "http.disconnect":
+                pass
+        else:
+            await reply()(scope, receive, send)
+
+    async def test() -> None:
+        async with Pair(slow) as pair:
+            reader, writer = await asyncio.open_unix_connection(pair.path_of(OWNER))
+            writer.write(word)
+            with contextlib.suppress(ConnectionError):
+                await reader.read()
+            writer.close()
+            assert "broke the protocol" in caplog.text
+            assert (await pair.ask())[0] == Taken()
+
+    run(test())
