@@ -1,8 +1,8 @@
 """A Gym-like server for the conformance suite: every route of the contract, state per instance, and who ran what.
 
 Each reply names in `x-ran` the instance that ran it; `make` builds one instance, the factories are for real workers,
-whose instance is their pid. A request's body may ask for how it goes: `status`, `raise`, `cut` (the reply breaks off),
-`wait` (seconds before it), `hold` (it comes after a POST /release), `background` (it goes on until then).
+whose instance is their pid. A request's body may ask for how it goes: `status`, `raise`, `cut` or `short` (the reply
+breaks off), `wait` (seconds before it), `hold` (it comes after a POST /release), `background` (it goes on until then).
 """
 
 from __future__ import annotations
@@ -74,6 +74,8 @@ class Instance:
             raise RuntimeError("asked for")
         if body.get("cut"):
             return StreamingResponse(cut_off())
+        if body.get("short"):
+            return Response(b"half of", headers={"content-length": "14"})
         if body.get("status"):
             return JSONResponse({"session": session}, status_code=body["status"])
         self.counts[session] = self.counts.get(session, 0) + 1

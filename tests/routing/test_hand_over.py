@@ -68,6 +68,31 @@ def test_requests_go_on_meanwhile() -> None:
     asyncio.run(grow())
 
 
+def test_a_session_that_ends_before_it_is_handed_over() -> None:
+    """Its turn has not come yet when its claim's time is up: it has none, and gets none."""
+
+    async def grow() -> None:
+        async with fleet_of(workers=1) as (fleet, player):
+            for number in range(150):
+                await player.ask(Ask(0, SEED, body={T: f"s-{number}"}))
+            claims = fleet.workers[0].routing._claims
+            sharing = asyncio.ensure_future(fleet.workers[0].routing.share())
+            for _ in range(3):  # turns of the loop: to open the private socket, and to claim the first hundred
+                if fleet.segment.table.count()[0] == 0:
+                    await asyncio.sleep(0)
+            assert fleet.segment.table.count()[0] == 100
+            for session in ("s-10", "s-149"):
+                own = claims.book.get(session)
+                assert own is not None
+                assert (own.handle is None) is (session == "s-149")
+                assert claims.give_back(own)
+            await sharing
+            assert fleet.segment.table.count()[0] == len(claims.book) == 148
+            await play(player, Held("s-10", NOBODY), Held("s-149", NOBODY))
+
+    asyncio.run(grow())
+
+
 def test_a_hand_over_that_fails_can_be_done_again() -> None:
     """A stripe that stays busy ends it with an error; what is claimed by then stays, and nothing is lost."""
 

@@ -131,6 +131,24 @@ def test_a_nearer_deadline_is_not_hidden_by_a_later_one() -> None:
     assert book.due(2000) == []
 
 
+def test_many_that_are_due_come_in_parts() -> None:
+    """So that ending them leaves turns for requests; one that is asked for between two parts is not due any more."""
+    book = Book(LIFE)
+    owned = []
+    for number in range(5):
+        own = book.add(str(number), object(), 0)
+        book.enter(own)
+        own.kept = True
+        book.leave(own, number)
+        owned.append(own)
+    assert book.due(604, 2) == owned[:2]
+    book.enter(owned[2])
+    book.leave(owned[2], 604)
+    assert book.due(604, 2) == owned[3:]
+    assert book.due(604, 2) == []
+    assert book.due(1204, 2) == [owned[2]]
+
+
 def test_what_is_not_removed_comes_again() -> None:
     """A claim that could not be given back is due again at the retry."""
     book = Book(LIFE)
