@@ -28,7 +28,7 @@ from supervisor.core.worker_state import State
 
 logger = logging.getLogger("gym_supervise.supervisor")
 
-STATUS_SECONDS = 2.0
+STATUS_SECONDS = 1.0
 RETRY_SECONDS = 0.25
 EXTEND_EVERY_SECONDS = 5.0
 EXTEND_SECONDS = 30.0
@@ -128,18 +128,7 @@ class Announcer:
         self._ping_seconds = None if watchdog_seconds is None else watchdog_seconds / 2
         self._phase: Phase | None = None
         self._status = ""
-        self._reload_began: float | None = None
         self._due = self._ping_due = self._status_due = self._extend_due = 0.0
-
-    def reloading(self, now: float) -> None:
-        """A reload begins."""
-        self._reload_began = now
-        self.step(now)
-
-    def reloaded(self, now: float) -> None:
-        """It is over: done, refused or failed."""
-        self._reload_began = None
-        self.step(now)
 
     def next_timer(self) -> float | None:
         """When to call `step` at the latest."""
@@ -152,7 +141,7 @@ class Announcer:
         phase = self._wanted()
         if phase is self._phase and now < self._due:
             return
-        lines = [] if phase is self._phase else self._state_lines(phase)
+        lines = [] if phase is self._phase else self._state_lines(phase, now)
         if self._ping_seconds is not None and now >= self._ping_due:
             lines.append("WATCHDOG=1")
         if phase is not Phase.READY and now >= self._extend_due:
@@ -173,17 +162,16 @@ class Announcer:
             return Phase.STOPPING
         if self._phase in (None, Phase.STARTING):
             return Phase.READY if all(map(is_up, self._fleet.servers.values())) else Phase.STARTING
-        return Phase.READY if self._reload_began is None else Phase.RELOADING
+        return Phase.RELOADING if self._fleet.reloading else Phase.READY
 
-    def _state_lines(self, phase: Phase) -> list[str]:
+    def _state_lines(self, phase: Phase, now: float) -> list[str]:
         match phase:
             case Phase.STARTING:
                 return []
             case Phase.READY:
                 return ["READY=1"]
             case Phase.RELOADING:
-                assert self._reload_began is not None
-                return ["RELOADING=1", f"MONOTONIC_USEC={int(self._reload_began * 1e6)}"]
+                return ["RELOADING=1", f"MONOTONIC_USEC={int(now * 1e6)}"]
             case Phase.STOPPING:
                 return ["STOPPING=1"]
 
@@ -219,10 +207,11 @@ def describe(fleet: Fleet, sessions: Callable[[str], int]) -> str:
         if server.gave_up:
             text = "given up, its app fails to boot"
         elif fleet.stopping:
-            text = f"{_number(sum(seat.live for seat in server.seats), 'worker')} left"
+            text = f"{_number(sum(seat.live for seat in (*server.seats, *server.leaving)), 'worker')} left"
         else:
             ready = sum(seat.state is State.READY for seat in server.seats)
             text = f"{ready} of {_number(len(server.seats), 'worker')} ready"
+            text += f", {len(server.leaving)} draining" if len(server.leaving) else ""
         parts.append(f"{name}: {text}, {_number(sessions(name), 'session')}")
     return "; ".join(parts)
 

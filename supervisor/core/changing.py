@@ -35,6 +35,11 @@ class Changing:
     def __repr__(self) -> str:
         return f"<Changing {self._current and self._current.what}, {len(self._queue)} wait>"
 
+    @property
+    def reloading(self) -> bool:
+        """Whether a reload is under way, or waits for its turn."""
+        return any(isinstance(change, Reload) for change in (self._current, *self._queue))
+
     def refuse(self, event: events.ChangeEvent) -> list[Effect]:
         """It is too late to change anything."""
         text = "the service stops"

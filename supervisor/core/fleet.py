@@ -52,6 +52,11 @@ class Fleet:
         """Whether the service is on its way to its end."""
         return self._stopping is not None
 
+    @property
+    def reloading(self) -> bool:
+        """Whether a reload has been asked for and is not over."""
+        return self._changing.reloading
+
     def next_timer(self, now: float) -> float | None:
         """When to send a `Tick`, monotonic seconds, or None; never before `now`."""
         if self.exit_status is not None:
