@@ -14,6 +14,7 @@ import atexit
 import logging
 import os
 import sys
+from typing import Any
 
 from supervisor.config.models import LogConfig
 from supervisor.log_formats import ConsoleFormatter, JsonFormatter
@@ -53,7 +54,7 @@ class LineHandler(logging.Handler):
 
 
 def _is_taken(record: logging.LogRecord, ours: LineHandler) -> bool:
-    logger: logging.Logger | None = logging.getLogger(record.name)
+    logger: Any = logging.root.manager.loggerDict.get(record.name, logging.root)  # getLogger without its lock
     while logger is not None:
         for handler in logger.handlers:
             if handler is not ours and record.levelno >= handler.level and not isinstance(handler, logging.NullHandler):
@@ -65,13 +66,14 @@ def _is_taken(record: logging.LogRecord, ours: LineHandler) -> bool:
 
 
 class _Installed:
-    """The process's handler, the descriptor that it writes to, and the levels that were set here."""
+    """The process's handler, the descriptor that it writes to, and the level that was set here for `levelled`."""
 
     handler: LineHandler | None = None
     descriptor = 2
     role = ""
     colors: bool | None = None
     level = logging.NOTSET
+    levelled: tuple[str, ...] = LEVELLED
 
 
 def configure(log: LogConfig, *, role: str, colors: bool | None = None) -> None:
@@ -99,6 +101,7 @@ def configure(log: LogConfig, *, role: str, colors: bool | None = None) -> None:
         logger.setLevel(logging.NOTSET)
     logging.getLogger().addHandler(handler)
     _Installed.level = logging.getLevelName(log.level.upper())
+    _Installed.levelled = LEVELLED
     for name in LEVELLED:
         logging.getLogger(name).setLevel(_Installed.level)
     _set_format(log)
@@ -128,10 +131,9 @@ def settle() -> None:
 def change(log: LogConfig) -> None:
     """Take another level and format from now on, as after a reload. A level that somebody else has set stays."""
     before, _Installed.level = _Installed.level, logging.getLevelName(log.level.upper())
-    for name in LEVELLED:
-        logger = logging.getLogger(name)
-        if logger.level == before:
-            logger.setLevel(_Installed.level)
+    _Installed.levelled = tuple(name for name in _Installed.levelled if logging.getLogger(name).level == before)
+    for name in _Installed.levelled:
+        logging.getLogger(name).setLevel(_Installed.level)
     _set_format(log)
 
 

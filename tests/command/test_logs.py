@@ -172,3 +172,62 @@ def test_the_supervisor_gets_no_second_thread() -> None:
     process = script(code, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     out, _ = process.communicate(timeout=SECONDS)
     assert out == b"1\n"
+
+
+def test_a_json_line_is_ascii_whatever_a_record_carries() -> None:
+    """What could end a line for some reader, or is no JSON, is escaped or shown as text."""
+    code = (
+        "logs.configure(LogConfig(format='json'), role='x.0')\n"
+        "log.info('\\u2028\\x7f\\x9b\\u00e9', extra={'a': b'\\xff', 'b': {1}, 'c': 1 << 70, 'd': 'h\\ud800'})\n"
+        "log.info('next', extra={'e': ValueError('no'), 'f': {1: 2}})\n"
+    )
+    text = stderr_of(code)
+    assert text.isascii()
+    assert "\x7f" not in text
+    first, second = (json.loads(line) for line in text.splitlines())
+    assert (first["message"], first["c"], first["d"]) == ("\u2028\x7f\x9b\u00e9", 1 << 70, "h\ud800")
+    assert (second["e"], second["f"]) == ("no", {"1": 2})
+
+
+def test_levels_are_painted_on_a_terminal_alone() -> None:
+    """Unless one is told to, or not to; never in JSON; NO_COLOR is heard."""
+    code = (
+        "import pty\n"
+        "parent, child = pty.openpty()\n"
+        "os.dup2(child, 2)\n"
+        "form = 'console'\n"
+        "for colors, form, no in ((None, form, 0), (None, form, 1), (False, form, 0), (True, 'json', 0)):\n"
+        "  os.environ.pop('NO_COLOR', None)\n"
+        "  if no: os.environ['NO_COLOR'] = '1'\n"
+        "  logs.configure(LogConfig(format=form), role='supervisor', colors=colors)\n"
+        "  log.info('hello')\n"
+        "  print(b'\\x1b[32mINFO' in os.read(parent, 4096), flush=True)\n"
+    )
+    process = script(code, stdout=subprocess.PIPE)
+    out, _ = process.communicate(timeout=SECONDS)
+    assert out.split() == [b"True", b"False", b"False", b"False"]
+    told = "logs.configure(LogConfig(), role='x.0', colors=True)\nlog.warning('hello')\n"
+    assert " \x1b[33mWARNING \x1b[0m x.0[" in stderr_of(told)
+
+
+def test_level_and_form_can_change() -> None:
+    """From one line to the next; a level that somebody else has set stays theirs."""
+    code = (
+        "logs.configure(LogConfig(), role='supervisor')\n"
+        "ours = logging.getLogger('gym_supervise.x')\n"
+        "logging.getLogger('uvicorn').setLevel(logging.ERROR)\n"
+        "for level, form in (('info', 'console'), ('debug', 'console'), ('error', 'json'), ('info', 'json')):\n"
+        "  logs.change(LogConfig(level=level, format=form))\n"
+        "  for name in ('test', 'gym_supervise.x', 'uvicorn.access'):\n"
+        "    logging.getLogger(name).debug('%s debug', level)\n"
+        "    logging.getLogger(name).warning('%s warning', level)\n"
+    )
+    said = []
+    for line in stderr_of(code).splitlines():
+        message = json.loads(line)["message"] if line.startswith("{") else line.rpartition(": ")[2]
+        said.append((message, line.startswith("{")))
+    assert said == [
+        *[("info warning", False)] * 2,
+        *[("debug debug", False), ("debug warning", False)] * 2,
+        *[("info warning", True)] * 2,
+    ]

@@ -118,6 +118,11 @@ class Service:
 
         eventually(check, f"{self.workers} ready workers; log so far:\n{self.log.read_text()}")
 
+    def wait_restarted(self) -> None:
+        """Wait until a death has been seen and every seat is ready again."""
+        eventually(lambda: any(seat.state.name != "READY" for seat in self.seats()), "a death to be seen")
+        self.wait_ready()
+
     @property
     def facts(self) -> dict[str, Any]:
         """What the running supervisor says of itself."""

@@ -223,7 +223,8 @@ def test_an_id_in_the_address_is_cut_as_well(service: Made) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "expected"), [({"access_log": False}, 0), ({"log_level": "warning"}, 0), ({"log_level": "info"}, 1)]
+    ("options", "expected"),
+    [({"access_log": False}, 0), ({"log_level": "warning"}, 0), ({"log_level": "info", "use_colors": True}, 1)],
 )
 def test_uvicorns_settings_switch_it_off(service: Made, options: dict[str, Any], expected: int) -> None:
     """access_log and log_level are uvicorn's; our own lines keep the config's level."""
@@ -236,6 +237,8 @@ def test_uvicorns_settings_switch_it_off(service: Made, options: dict[str, Any],
     assert "worker 0 is ready" in text
     if expected:
         line = next(line for line in text.splitlines() if path in line)
+        assert " \x1b[32mINFO    \x1b[0m app.0[" in line
+        assert "\x1b" not in next(line for line in text.splitlines() if "supervisor[" in line)
         assert line.split(" in ")[0].endswith(f'"GET {path} HTTP/1.1" 200')
         assert line.endswith(" session=- worker=0 owner=0")
     assert NAME not in text
