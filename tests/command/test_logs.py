@@ -178,15 +178,18 @@ def test_a_json_line_is_ascii_whatever_a_record_carries() -> None:
     """What could end a line for some reader, or is no JSON, is escaped or shown as text."""
     code = (
         "logs.configure(LogConfig(format='json'), role='x.0')\n"
-        "log.info('\\u2028\\x7f\\x9b\\u00e9', extra={'a': b'\\xff', 'b': {1}, 'c': 1 << 70, 'd': 'h\\ud800'})\n"
+        "log.info('\\u2028\\x9b\\u00e9')\n"
+        "log.info('\\x7f')\n"
+        "log.info('odd', extra={'a': b'\\xff', 'b': {1}, 'c': 1 << 70, 'd': 'h\\ud800'})\n"
         "log.info('next', extra={'e': ValueError('no'), 'f': {1: 2}})\n"
     )
     text = stderr_of(code)
     assert text.isascii()
     assert "\x7f" not in text
-    first, second = (json.loads(line) for line in text.splitlines())
-    assert (first["message"], first["c"], first["d"]) == ("\u2028\x7f\x9b\u00e9", 1 << 70, "h\ud800")
-    assert (second["e"], second["f"]) == ("no", {"1": 2})
+    first, second, third, fourth = (json.loads(line) for line in text.splitlines())
+    assert (first["message"], second["message"]) == ("\u2028\x9b\u00e9", "\x7f")
+    assert (third["c"], third["d"]) == (1 << 70, "h\ud800")
+    assert (fourth["e"], fourth["f"]) == ("no", {"1": 2})
 
 
 def test_levels_are_painted_on_a_terminal_alone() -> None:

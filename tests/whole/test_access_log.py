@@ -192,6 +192,22 @@ def test_a_websocket_has_one_line_too(gym: Service) -> None:
     assert line["session"] == session[:8]
 
 
+def test_a_session_that_the_app_names_is_in_its_line(service: Made) -> None:
+    """An id that is only in the reply's cookie, also where another worker gave it out."""
+    affinity = {"preset": "starlette-session", "field": "user", "session_starts": ["POST /login"]}
+    made = service("whole.preset_apps:browser", workers=2, affinity=affinity, log={"format": "json"}).start()
+    connection = made.connect()
+    seen = set()
+    for _ in range(4):
+        path = unique("/login")
+        _, _, body = connection.ask("POST", path)
+        line = line_of(made, path)
+        assert line["session"] == json.loads(body)["session"][:8]
+        seen.add(line["owner"] == line["worker"])
+    assert seen == {True, False}
+    assert made.stop() == 0
+
+
 def test_an_id_in_the_address_is_cut_as_well(service: Made) -> None:
     """What a client needs to take a session over is not written down."""
     made = service(

@@ -44,6 +44,7 @@ def test_every_line_comes_once_however_the_app_logs(service: Made, setup: str) -
     said = [line for line in lines if text in line and "HTTP" not in line]
     assert len(said) == 1, said
     assert said[0].startswith("APP app: ") is (setup in ("dict", "basic", "own"))
+    assert (" WARNING  app." in said[0]) is (setup in ("", "none"))
     refused = [line for line in lines if "session_gone: POST /show" in line]
     assert len(refused) == 1, refused
     assert " WARNING  app." in refused[0]
