@@ -204,8 +204,19 @@ class Fuzz:
             self.segment.ring.set_state(self.living[pid][1], RowState.DRAINING)
         if self.shape.sweeps and self.rand.random() < 0.2:
             self.retired += self.sweep.step(time.time() + 1, retention_seconds=0, budget=64)
-        os.kill(self.rand.choice(list(self.living)), signal.SIGKILL)
+        os.kill(self.victim(), signal.SIGKILL)
         self.kills += 1
+
+    def victim(self) -> int:
+        """Any worker; half of the time one that is just about to be inside, if there is one."""
+        if self.rand.random() < 0.5:
+            pids = {incarnation: pid for pid, (_, incarnation) in self.living.items()}
+            for _ in range(50):
+                for row, _ in self.segment.ring.intents():
+                    pid = pids.get(self.segment.words[row] >> 8)
+                    if pid is not None:
+                        return pid
+        return self.rand.choice(list(self.living))
 
     def look_for_standstill(self) -> None:
         """Workers live too short here to time out themselves."""
