@@ -152,11 +152,15 @@ class WorkerRing:
         self._words[self._held(incarnation) + Row.PID] = pid
 
     def set_state(self, incarnation: int, state: RowState) -> None:
-        """Move a live worker to another live state."""
+        """Move a live worker to another live state. Raises LookupError for a dead one."""
         if state in (RowState.FREE, RowState.DEAD):
             msg = f"row state: found {state.name}, expected a live one; a worker dies by mark_dead"
             raise ValueError(msg)
-        self._words[self._held(incarnation)] = incarnation << 8 | state
+        row = self._held(incarnation)
+        if self._words[row] & 255 == _DEAD:
+            msg = f"incarnation {incarnation} is dead: a live state would bring its claims back"
+            raise LookupError(msg)
+        self._words[row] = incarnation << 8 | state
 
     def note_reason(self, incarnation: int, text: str) -> None:
         """Say why a worker is about to be ended; its first 80 bytes are kept, for whoever asks after its death."""

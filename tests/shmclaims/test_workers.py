@@ -52,6 +52,8 @@ def test_death_is_one_word(segment: Segment) -> None:
     row = segment.ring.row(one)
     assert row is not None
     assert (row.state, row.pid, row.died_at) == (RowState.DEAD, 4321, int(NOW + 10))
+    with pytest.raises(LookupError, match="bring its claims back"):
+        segment.ring.set_state(one, RowState.READY)
     assert not segment.ring.is_live(one)
 
 
