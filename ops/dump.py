@@ -112,13 +112,25 @@ def _server(segment: Segment, now: float) -> JsonObject:
     rows = {row.incarnation: row for row in segment.ring.rows()}
     return {
         "bind": segment.info.get("bind"),
-        "workers": [
-            _worker(seat, rows.get(seat.incarnation), now)
-            for seat in segment.ring.seats()
-            if seat.state != SeatState.EMPTY
-        ],
+        "workers": _workers(segment, rows, now),
         "claims": {"live": live, "gone": gone, "capacity": capacity},
     }
+
+
+def _workers(segment: Segment, rows: dict[int, RowView], now: float) -> list[JsonObject]:
+    """One entry for each seat, and one for each live worker beside it: a successor that boots, predecessors that drain.
+
+    They have the index of their seat, and come right after it; `incarnation` tells them apart.
+    """
+    seats = {seat.index: seat for seat in segment.ring.seats() if seat.state != SeatState.EMPTY}
+    seated = {seat.incarnation for seat in seats.values()}
+    found = [_worker(seat, rows.get(seat.incarnation), now) for seat in seats.values()]
+    for row in rows.values():
+        if row.incarnation not in seated and segment.ring.is_live(row.incarnation):
+            restarts = seats[row.index].restarts if row.index in seats else 0
+            # The names of a live row's states are those of the seats' states.
+            found.append(_worker(SeatView(row.index, SeatState[row.state.name], row.incarnation, restarts), row, now))
+    return sorted(found, key=lambda worker: worker["index"])  # stable: the seat's own worker first
 
 
 def _worker(seat: SeatView, row: RowView | None, now: float) -> JsonObject:

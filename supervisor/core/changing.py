@@ -83,8 +83,8 @@ class Changing:
                     break
                 effects += [Tell(ticket, "started", self._current.what) for ticket in self._current.tickets]
                 effects += self._current.begin(self._servers)
-            if not self._current.over:
-                effects += self._current.advance(self._servers, now)
+            while not self._current.over and (further := self._current.advance(self._servers, now)):
+                effects += further
             if not self._current.over:
                 break
             if isinstance(self._current, Recycle) and self._current.failed:
