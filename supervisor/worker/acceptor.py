@@ -48,6 +48,11 @@ class Acceptor:
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
+    @property
+    def pending(self) -> int:
+        """Connections that are accepted and have no protocol yet."""
+        return len(self._handshakes)
+
     def start(self) -> None:
         """Begin to accept."""
         self._loop.add_reader(self._listener.fileno(), self._on_readable)

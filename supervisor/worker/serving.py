@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import logging
 import socket
+import sys
+import termios
 from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
 import uvicorn
 
@@ -15,6 +19,11 @@ from supervisor.worker.acceptor import Acceptor
 logger = logging.getLogger("gym_supervise.worker")
 
 QUIET_POLL_SECONDS = 0.02
+
+FIRST_REQUEST_SECONDS = 0.5
+"""At a stop a client that has just connected has so long to say what it wants. Closed at once, it would see a reset,
+since its request is on its way or unread; a socket unit promises that nobody sees a restart.
+"""
 
 
 class Server(uvicorn.Server):
@@ -36,6 +45,7 @@ class Server(uvicorn.Server):
         self._opens = opens
         self._drains = drains
         self._acceptors: list[Acceptor] = []
+        self._first_requests_until: float | None = None  # of the loop's clock; None: it does not stop
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -50,6 +60,9 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let relayed requests end, then close as uvicorn does."""
         self.stop_accepting()
+        while self._expecting:
+            self._end_connections()
+            await asyncio.sleep(QUIET_POLL_SECONDS)
         await self._drains()
         await super().shutdown(sockets=sockets)
 
@@ -62,19 +75,19 @@ class Server(uvicorn.Server):
     @property
     def idle(self) -> bool:
         """Whether there is no public connection and no request."""
-        return not self.server_state.connections and not self.server_state.tasks
+        return not self.server_state.connections and not self.server_state.tasks and not self._expecting
 
     def close_listeners(self) -> None:
         """Close this worker's part of the public listeners; the connections that are there stay."""
         for acceptor in self._acceptors:
             acceptor.stop()
-        self._acceptors.clear()
 
     def stop_accepting(self) -> None:
-        """The same, and idle connections end, busy ones after their reply."""
+        """The same, and idle connections end, busy ones after their reply, new ones after their first request's."""
         self.close_listeners()
-        for connection in list(self.server_state.connections):
-            connection.shutdown()
+        if self._first_requests_until is None:
+            self._first_requests_until = asyncio.get_running_loop().time() + FIRST_REQUEST_SECONDS
+        self._end_connections()
 
     def close_unused(self) -> None:
         """Close the connections that have never had a request."""
@@ -85,14 +98,36 @@ class Server(uvicorn.Server):
     async def quiet(self) -> None:
         """Return when no public connection is left."""
         while not self.idle:
-            for connection in list(self.server_state.connections):
-                connection.shutdown()  # one that was still in its handshake when the listener closed
+            self._end_connections()  # also those that were still in their handshake when the listener closed
             await asyncio.sleep(QUIET_POLL_SECONDS)
 
     def finish(self, seconds: float) -> None:
         """End: shut the lifespan down once what runs has ended, or after `seconds`."""
         self.config.timeout_graceful_shutdown = seconds  # type: ignore[assignment]  # asyncio.wait_for takes fractions
         self.should_exit = True
+
+    def _end_connections(self) -> None:
+        for connection in list(self.server_state.connections):
+            if not self._expects(connection):
+                connection.shutdown()
+
+    @property
+    def _expecting(self) -> bool:
+        """Whether a request may be on its way that has to be served before the end."""
+        if self._may_still_come and any(acceptor.pending for acceptor in self._acceptors):
+            return True
+        return any(self._expects(connection) for connection in self.server_state.connections)
+
+    @property
+    def _may_still_come(self) -> bool:
+        return self._first_requests_until is not None and asyncio.get_running_loop().time() < self._first_requests_until
+
+    def _expects(self, connection: Any) -> bool:
+        """Whether a connection without a request has one unread, or is new. A WebSocket has no cycle."""
+        cycle = getattr(connection, "cycle", ...)
+        if not self._may_still_come or cycle is ...:
+            return False
+        return cycle is None or (cycle.response_complete and _unread(connection.transport))
 
     def _make_protocol(self) -> asyncio.Protocol:
         protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
@@ -104,3 +139,11 @@ class Server(uvicorn.Server):
         with contextlib.suppress(AttributeError):  # a protocol of the user's own may have none
             protocol.access_log = False  # type: ignore[attr-defined]  # the router's own line says more
         return protocol
+
+
+def _unread(transport: asyncio.Transport) -> bool:
+    """Whether bytes have come that nobody has read yet."""
+    descriptor = transport.get_extra_info("socket").fileno()
+    if descriptor < 0:
+        return False
+    return int.from_bytes(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)), sys.byteorder) > 0

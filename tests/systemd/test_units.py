@@ -92,7 +92,7 @@ def test_a_restart_through_a_socket_unit_refuses_nobody(unit: Make) -> None:
     one.machine.do("systemctl", "start", one.socket)
     assert one.show("ActiveState") == ["inactive"]
     ask(address)
-    assert one.show("ActiveState") == ["active"]
+    one.wait("active", properties=("ActiveState",))
     before = {worker["pid"] for worker in one.workers()}
     with clients(address) as answers:
         one.systemctl("restart")
