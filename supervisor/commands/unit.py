@@ -69,7 +69,7 @@ def command(
     if socket is not None:
         print(units.socket(socket_plan(loaded, socket, bind)), end="")
         return 0
-    for line in notes(runs_as):
+    for line in notes(loaded, runs_as):
         print(f"gym-supervise: {line}", file=sys.stderr)
     try:
         text = units.service(service_plan(loaded, runs_as, writable, environment.asked))
@@ -187,8 +187,11 @@ def socket_unit(config: Config, bind_name: str) -> str:
     return f"gym-supervise-{config.name}{part}.socket"
 
 
-def notes(user: str) -> Iterator[str]:
-    """What the user should know about the user."""
+def notes(config: Config, user: str) -> Iterator[str]:
+    """What is right in the unit and will not work yet."""
+    for name, server in config.servers.items():
+        if server.bind.kind == "fd":
+            yield f"{name}: systemd passes no {server.bind} by its number; write `bind: systemd:NAME`"
     try:
         uid = pwd.getpwnam(user).pw_uid
     except KeyError:
