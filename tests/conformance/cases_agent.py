@@ -131,7 +131,7 @@ AGENT_LIFE = [
     ),
     Case(
         "agent's end",
-        "another request for the id that is in flight, or has succeeded, keeps it",
+        "a claim that another request made, or that another has succeeded under, is not rolled back",
         [
             Together(
                 [
@@ -139,6 +139,9 @@ AGENT_LIFE = [
                     Ask(1, RUN, cookie="=ag-8", same="ag-8"),
                 ]
             ),
+            Ask(0, AGENTS, body={A: "ag-13", "status": 500}, status=500, ran=0),
+            Ask(1, AGENTS, body={A: "ag-13", "status": 422}, status=422, ran=0),
+            Held("ag-13", 0),
             Ask(0, AGENTS, body={A: "ag-9"}, ran=0),
             *[Ask(0, AGENTS, body={A: "ag-9", "status": 400}, status=400, ran=0)] * 2,
             Held("ag-9", 0),

@@ -136,7 +136,11 @@ async def test_a_seed_whose_claim_moves_again_and_again() -> None:
     async with fleet_of() as (fleet, player):
         await play(player, Ask(0, TOOL, cookie="=hops", ran=0))
 
+        moves = 0
+
         async def move(order: Any) -> None:
+            nonlocal moves
+            moves += 1
             here = next(worker for worker in fleet.workers if worker.incarnation == order.owner)
             await end(here, "hops")
             await claim(fleet.workers[2 if here is fleet.workers[0] else 0], "hops")
@@ -147,6 +151,7 @@ async def test_a_seed_whose_claim_moves_again_and_again() -> None:
             Ask(1, SEED, cookie="=hops", body={T: "hops"}, ran=NOBODY, status=409, error="session_conflict"),
             HeldByOne("hops"),
         )
+        assert moves == 3
 
 
 @runs
@@ -221,6 +226,20 @@ async def test_a_start_that_is_placed_while_its_id_is_claimed() -> None:
 
         before_relay(fleet.workers[1], race)
         await play(player, Ask(1, SEED, body={T: "quick"}, ran=2, same="quick"), Held("quick", 2))
+
+
+@runs
+async def test_an_agents_seed_that_creates_nothing_while_another_request_runs() -> None:
+    """It made the claim, but somebody else has come for the id: it stays for the window, whatever becomes of that."""
+    async with fleet_of(kind="agent") as (_, player):
+        seed = asyncio.ensure_future(player.ask(Ask(0, AGENTS, body={A: "x", "status": 422, "wait": 0.05}, status=422)))
+        await play(player, Held("x", 0))
+        other = player.ask(Ask(1, "POST /run", cookie="=x", body={"hold": True, "raise": True}, status=500))
+        running = asyncio.ensure_future(other)
+        await seed
+        await play(player, Ask(0, "POST /release", ran=0))
+        await running
+        await play(player, Held("x", 0), Later("x"))
 
 
 @runs
