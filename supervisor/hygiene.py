@@ -28,6 +28,9 @@ SUPERVISORS_PREFIXES = ("LISTEN_", "WATCHDOG_")
 KEPT_HANDLERS = frozenset({signal.SIGKILL, signal.SIGSTOP, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ})
 """The first two cannot be set, SIGINT is set below, and Python itself ignores the last two."""
 
+STACKS_SIGNAL = signal.SIGRTMAX - 1
+"""Has a worker write the stacks of its threads. A real-time signal: USR1 and USR2 may be the app's own."""
+
 
 def _ignore(_number: int, _frame: FrameType | None) -> None:
     """A handler that does nothing.
@@ -48,6 +51,11 @@ def take_own_signals() -> None:
             continue
     signal.signal(signal.SIGINT, _ignore)
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # in a terminal under `stty tostop` a write would stop the worker
+
+
+def write_stacks_on_signal(descriptor: int) -> None:
+    """On STACKS_SIGNAL write the stacks of all threads there: also while the loop hangs and the GIL is held."""
+    faulthandler.register(STACKS_SIGNAL, file=descriptor, all_threads=True, chain=False)
 
 
 def unblock_signals() -> None:

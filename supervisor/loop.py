@@ -34,6 +34,7 @@ from supervisor.runtime_dir import RuntimeDir
 from supervisor.segments import Segments
 from supervisor.signals import Signals
 from supervisor.spawn import Child
+from supervisor.watching import Watch
 
 logger = logging.getLogger("gym_supervise.supervisor")
 
@@ -84,6 +85,7 @@ class Loop:
         self._control = Control(runtime.control_path, self._answer)
         self._releases = Releases(segments, self._send)
         self._orders = orders.Orders(configs, self._put)
+        self._watch = Watch(segments, lambda: reaper.live, configs)
         self._epoll = select.epoll()
         for descriptor in (signals.fileno(), guardian, self._control.fileno()):
             self._epoll.register(descriptor, select.EPOLLIN)
@@ -108,6 +110,7 @@ class Loop:
                 self._read(descriptor)
             self._put(*map(events.WorkerReaped, self._reaper.step(self._now)))
             self._put(*self._segments.step(self._now))
+            self._put(*self._watch.step(self._now))
             self._releases.step(self._now)
             self._handle_queue()
             if (due := self._fleet.next_timer(self._now)) is not None and due <= self._now:
@@ -134,6 +137,7 @@ class Loop:
             self._reaper.next_timer(),
             self._control.step(self._now),
             self._releases.next_timer(),
+            self._watch.next_timer(),
             self._announcer.next_timer(),
         ]
         due = min(when for when in times if when is not None)

@@ -14,7 +14,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import multiprocess
@@ -77,6 +77,7 @@ class _WorkerProcess(ForkProcess):  # type: ignore[misc]
         hygiene.take_own_signals()
         hygiene.take_own_place(self._supervisor)
         hygiene.close_descriptors(kept | {multiprocess.parent_process().sentinel})
+        hygiene.write_stacks_on_signal(spec.stacks)
         hygiene.take_own_environment(spec.server.env, str(spec.server.chdir))
         hygiene.take_own_exit_handlers()
         hygiene.unblock_signals()
@@ -96,15 +97,17 @@ class Child:
 
     pidfd   readable from its exit on; never means another process
     link    SOCK_SEQPACKET, non-blocking; carries supervisor.messages
+    stacks  a file in memory, where it writes the stacks of its threads on hygiene.STACKS_SIGNAL
     """
 
     worker: Worker
     pid: int
     pidfd: int
     link: socket.socket
+    stacks: int
     _process: _WorkerProcess
 
-    def signal(self, number: signal.Signals) -> None:
+    def signal(self, number: int) -> None:
         """Send a signal to the worker's process, if it still runs."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, number)
@@ -125,6 +128,7 @@ class Child:
         """Take the zombie away and close what belongs to it. Does not wait: the worker has exited."""
         self._process.reap()
         os.close(self.pidfd)
+        os.close(self.stacks)
         self.link.close()
 
 
@@ -144,17 +148,20 @@ def spawn(make_spec: Callable[[socket.socket], WorkerSpec], main: WorkerMain = s
     if threads != 1:
         raise RuntimeError(f"forking a worker: found {threads} threads, expected 1")
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
-    try:
-        return _fork(make_spec(theirs), main, ours)
-    except BaseException:
-        ours.close()
-        raise
-    finally:
-        theirs.close()
+    with contextlib.ExitStack() as undo:
+        undo.callback(ours.close)
+        with theirs:
+            spec = make_spec(theirs)
+            stacks = os.memfd_create(f"stacks.{spec.name}.{spec.incarnation}")
+            undo.callback(os.close, stacks)
+            child = _fork(replace(spec, stacks=stacks), main, ours)
+        undo.pop_all()
+        return child
 
 
 def _fork(spec: WorkerSpec, main: WorkerMain, ours: socket.socket) -> Child:
-    kept = {spec.link.fileno(), *(listener.fileno() for listener in spec.listeners), *spec.segment.descriptors()}
+    given = (spec.link.fileno(), spec.stacks, *(listener.fileno() for listener in spec.listeners))
+    kept = {*given, *spec.segment.descriptors()}
     process = _WorkerProcess(spec, main, frozenset(kept))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
@@ -171,4 +178,4 @@ def _fork(spec: WorkerSpec, main: WorkerMain, ours: socket.socket) -> Child:
         os.kill(pid, signal.SIGKILL)
         process.reap()  # it is dead within moments: it has run nothing yet that could hold it
         raise
-    return Child(Worker(spec.name, spec.index, spec.incarnation), pid, pidfd, ours, process)
+    return Child(Worker(spec.name, spec.index, spec.incarnation), pid, pidfd, ours, spec.stacks, process)

@@ -13,7 +13,7 @@ from supervisor.config import uvicorn_options
 from supervisor.config.bind import UNIX_PATH_BYTES, Bind, FormError
 from supervisor.config.document import Document, Path
 from supervisor.config.errors import SECRET_KEYS, describe, found_at, shape_tail
-from supervisor.config.models import MAX_WORKERS, Affinity, Config, Recycle, ServerConfig, Timeouts
+from supervisor.config.models import MAX_WORKERS, Affinity, Config, ServerConfig
 from supervisor.config.paths import NAME, NAME_FORM, SOCKET_SUFFIX
 
 
@@ -132,16 +132,7 @@ def warnings(config: Config) -> tuple[str, ...]:
         affinity = server.affinity
         if affinity is not None and affinity.cookie and affinity.secret:
             found += same_cookie(cookies, name, affinity.cookie, affinity.secret)
-        for key, given in _without_effect(server):
-            if given:
-                found.append(f"servers.{name}.{key}: has no effect in this version")
     return tuple(found)
-
-
-def _without_effect(server: ServerConfig) -> Iterator[tuple[str, bool]]:
-    """Keys of parts that are not there yet, and whether the config asks for something by them."""
-    yield "recycle", server.recycle != Recycle()
-    yield "timeouts.drain_seconds", server.timeouts.drain_seconds != Timeouts().drain_seconds
 
 
 def same_cookie(seen: dict[tuple[str, str], str], name: str, cookie: str, secret: str) -> list[str]:

@@ -215,15 +215,6 @@ def test_two_servers_with_one_cookie_and_secret_are_warned_of(write: Write) -> N
     assert load(write(text + other)).warnings == ()
 
 
-@pytest.mark.parametrize(
-    ("line", "key"),
-    [("recycle: {max_requests: 1000}", "recycle"), ("timeouts: {drain_seconds: 10}", "timeouts.drain_seconds")],
-)
-def test_a_key_without_effect_is_warned_of(write: Write, line: str, key: str) -> None:
-    """Who asks for recycling or draining hears that there is none yet."""
-    assert load(write(f"{APP}    {line}\n")).warnings == (f"servers.a.{key}: has no effect in this version",)
-
-
 @pytest.mark.parametrize("level", ["name", "runtime_dir", "servers.x.app"])
 def test_the_models_cannot_be_changed(level: str) -> None:
     """What every process inherits is the same in all of them."""

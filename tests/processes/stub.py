@@ -12,6 +12,7 @@ import json
 import os
 import select
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,11 @@ def main(spec: WorkerSpec) -> int:
     run("STUB_READY")
     poll = select.poll()
     poll.register(spec.link, select.POLLIN)
+    row = spec.segment.ring.own(spec.incarnation)
     while True:
-        poll.poll()
+        row.beat(time.monotonic())
+        if not poll.poll(500):
+            continue
         message = messages.receive_to_worker(spec.link)
         if isinstance(message, messages.StopAccepting):
             run("STUB_STOP")

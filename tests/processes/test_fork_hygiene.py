@@ -38,7 +38,7 @@ LOOK = """
         "wakeup": signal.set_wakeup_fd(-1), "mask": [int(n) for n in signal.pthread_sigmask(signal.SIG_BLOCK, [])],
         "handlers": handlers, "exec": status(exec_status),
         "environment": dict(os.environ), "folder": os.getcwd(), "path": sys.path[0],
-        "kept": sorted({0, 1, 2, spec.link.fileno(), multiprocess.parent_process().sentinel,
+        "kept": sorted({0, 1, 2, spec.link.fileno(), spec.stacks, multiprocess.parent_process().sentinel,
                         *(one.fileno() for one in spec.listeners), *spec.segment.descriptors()}),
         "start_method": multiprocessing.get_start_method(), "daemon": multiprocessing.current_process().daemon,
         "threads": threading.active_count(), "stdin": os.readlink("/proc/self/fd/0"),
