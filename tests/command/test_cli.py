@@ -26,7 +26,8 @@ def test_help_names_each_command_with_its_purpose(run: Run) -> None:
     done = run("--help")
     assert done.status == 0
     listed = re.findall(r"^  (\w+)  +\S", done.out.partition("Commands:")[2], re.MULTILINE)
-    assert listed[: len(COMMANDS)] == ["serve", "check", "init", "status", "claims", "stop", "demo"]
+    assert listed[: len(COMMANDS)] == list(COMMANDS)
+    assert listed[:3] == ["serve", "check", "init"]
     assert "Exit status: 0 fine, 2 usage or config" in done.out
 
 
