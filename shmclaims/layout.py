@@ -79,6 +79,7 @@ LIVE = 1  # the one state of a control word that is not 0
 LOW_HALF = 0xFFFFFFFF
 MAX_INCARNATION = LOW_HALF
 MAX_VERSION = 0xFFFFFF
+MAX_LENGTH = 0xFFFF  # of an id, as it is noted; a longer one is noted as this long
 MAX_SLOTS = 1 << 26
 
 BODY = struct.Struct("=16sIHHII16p")  # digest, incarnation, index, id length, opened at, user, prefix: bytes 8-55

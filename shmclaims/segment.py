@@ -106,16 +106,12 @@ class Segment:
                 for stripe in range(geometry.stripes)
             ]
             memory = mmap(descriptor, geometry.size)
-        except OSError as error:
-            found = os.statvfs(names.FOLDER)
+        except BaseException as error:
             names.unlink(name)
             os.close(descriptor)
-            raise SegmentError(
-                f"shared memory: found {_mib(found.f_bavail * found.f_frsize)} free of "
-                f"{_mib(found.f_blocks * found.f_frsize)} in {names.FOLDER}, needed "
-                f"{_mib(geometry.size + geometry.stripes * _PAGE)} for max_sessions {max_sessions} ({error.strerror}): "
-                "lower claims.max_sessions, or enlarge it (Docker: --shm-size)"
-            ) from error
+            if isinstance(error, OSError | posix_ipc.Error):
+                raise _refused(geometry, error) from error
+            raise
         key = secrets.token_bytes(16)
         memory[INFO_OFFSET : INFO_OFFSET + len(text)] = text
         fields = (FORMAT, geometry.slots, BUCKET, geometry.stripes, max_sessions, ROWS, key, 1, len(text))
@@ -214,6 +210,16 @@ def _map_to_read(name: str, descriptor: int) -> mmap:
     if size < HEADER_SIZE:
         raise SegmentError(f"segment {name}: found {size} bytes, expected a complete segment")
     return mmap(descriptor, size, access=ACCESS_READ)
+
+
+def _refused(geometry: Geometry, error: Exception) -> SegmentError:
+    """What an operator needs to know when memory cannot be had; what was taken for it is free again."""
+    there, needed = os.statvfs(names.FOLDER), geometry.size + geometry.stripes * _PAGE
+    return SegmentError(
+        f"shared memory: found {_mib(there.f_bavail * there.f_frsize)} free of {_mib(there.f_blocks * there.f_frsize)} "
+        f"in {names.FOLDER}, needed {_mib(needed)} for max_sessions {geometry.max_sessions} ({error}): "
+        "lower claims.max_sessions, or enlarge it (Docker: --shm-size)"
+    )
 
 
 def _mib(size: int) -> str:

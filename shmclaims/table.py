@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator
+from itertools import count
 from mmap import mmap
 from zlib import crc32
 
@@ -37,6 +38,7 @@ from shmclaims.layout import (
     BUCKET,
     LIVE,
     LOW_HALF,
+    MAX_LENGTH,
     MAX_VERSION,
     OWNER_WORD,
     SLOT_WORDS,
@@ -85,7 +87,7 @@ class ClaimTable(SlotReader):
         self._entrance = Entrance(words, stripes)
         self._incarnation = 0
         self._index = 0
-        self._version = 0
+        self._versions = count(1)  # of this worker's claims; with the crc it makes a handle fit one claim alone
 
     def bind(self, incarnation: int, index: int) -> None:
         """This process is that worker; call it in the worker, after the fork."""
@@ -109,10 +111,15 @@ class ClaimTable(SlotReader):
             AlreadyClaimed: a live worker holds it, this one included
             ClaimGone: it was a dead worker's, and `replace_gone` is not set
             TableFull: no room in its two buckets
+            struct.error: `user` or `now` do not fit
 
         """
         digest = self.digest(session)
         tag, stripe, first, second = self._place(digest)
+        length, wall = min(len(session), MAX_LENGTH), int(now)
+        body = BODY.pack(digest, self._incarnation, self._index, length, wall, user, prefix_of(session))
+        low = (next(self._versions) & MAX_VERSION) << 8 | LIVE
+        control = crc32(body, low) << 32 | low
         entry = Entry()
         entrance = self._entrance
         try:  # no second `try` inside: the gap between the two would be covered by neither
@@ -120,7 +127,8 @@ class ClaimTable(SlotReader):
             choice = self._choose(digest, tag, first, second, replace_gone=replace_gone)
             if not isinstance(choice, ClaimError):
                 slot, recycled = choice
-                control = self._write(slot, digest, session, user, int(now), entry)
+                entry.slot, entry.control = slot, control
+                self._write(slot, control, body, wall)
             entrance.leave(stripe)
         except BaseException:
             entrance.thrown_out(entry)
@@ -263,22 +271,14 @@ class ClaimTable(SlotReader):
         record = self.read_slot(oldest[1])
         return oldest[1], None if record is None else record[1]
 
-    def _write(self, slot: int, digest: bytes, session: bytes, user: int, now: int, entry: Entry) -> int:
-        """Fill the slot and publish it; returns its control word. Under the stripe."""
-        words = self._words
-        self._version = version = self._version + 1 & MAX_VERSION
-        length = min(len(session), 0xFFFF)
-        body = BODY.pack(digest, self._incarnation, self._index, length, now, user, prefix_of(session))
-        low = version << 8 | LIVE
-        control = crc32(body, low) << 32 | low
-        entry.slot, entry.control = slot, control
-        offset = slot * 8
+    def _write(self, slot: int, control: int, body: bytes, used: int) -> None:
+        """Fill a slot and publish it; under the stripe."""
+        words, offset = self._words, slot * 8
         words[slot] = 0
         self._memory[offset + 8 : offset + 56] = body
-        words[slot + USED_WORD] = now
-        self._tags[self._tag_of(slot)] = int.from_bytes(digest[:TAG_SIZE], "little")
+        words[slot + USED_WORD] = used
+        self._tags[self._tag_of(slot)] = int.from_bytes(body[:TAG_SIZE], "little")
         words[slot] = control
-        return control
 
 
 def _tries(timeout: float) -> Iterator[None]:

@@ -9,7 +9,7 @@ import posix_ipc
 
 from shmclaims.claims import StripeBusy
 from shmclaims.entrance import Entrance, Entry
-from shmclaims.layout import LIVE, MAX_VERSION, RING_WORD, ROW_WORDS, ROWS, RowState
+from shmclaims.layout import RING_WORD, ROW_WORDS, ROWS, TAG_SIZE, USED_WORD, RowState
 from shmclaims.stripes import StripeRepair
 from shmclaims.table import ClaimTable
 from shmclaims.workers import WorkerRing
@@ -93,20 +93,12 @@ def clear_before_post(patch: Patch) -> None:
 
 def commit_before_body(patch: Patch) -> None:
     """The control word is published first: killed in between, the slot is damaged for good."""
-    write = ClaimTable._write
 
-    def early(self: ClaimTable, slot: int, *fields: Any) -> int:
-        words, value = self._words, (self._version + 1 & MAX_VERSION) << 8 | LIVE
-
-        class Eager:
-            def __setitem__(self, word: int, stored: int) -> None:
-                words[word] = stored or (value if word == slot else 0)
-
-        self._words = Eager()  # type: ignore[assignment]
-        try:
-            return write(self, slot, *fields)
-        finally:
-            self._words = words
+    def early(self: ClaimTable, slot: int, control: int, body: bytes, used: int) -> None:
+        self._words[slot] = control
+        self._memory[slot * 8 + 8 : slot * 8 + 56] = body
+        self._words[slot + USED_WORD] = used
+        self._tags[self._tag_of(slot)] = int.from_bytes(body[:TAG_SIZE], "little")
 
     patch(ClaimTable, "_write", early)
 

@@ -241,6 +241,8 @@ def test_the_kill_points_see_a_missing_flag_check(monkeypatch: pytest.MonkeyPatc
             for _ in range(20):
                 strike_everywhere(ground, CASES[0], alone=False, first=150)
     finally:
+        for worker in list(herd.workers.values()):
+            herd.kill(worker, begin=False)
         while herd.segment.stripes.semaphores[0].value > 1:
             herd.segment.stripes.semaphores[0].acquire(0)
         herd.close()

@@ -246,6 +246,17 @@ def test_semaphores_without_a_segment_are_removed() -> None:
     assert not os.path.exists("/dev/shm/sem.gsv-00c0ffee.3")
 
 
+def test_a_semaphore_that_is_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever goes wrong half-way, the error is a SegmentError, and neither name nor descriptor is left."""
+    monkeypatch.setattr(secrets, "token_hex", lambda _: "00c0ffee")
+    before = os.listdir("/proc/self/fd")
+    posix_ipc.Semaphore("/gsv-00c0ffee.0", posix_ipc.O_CREX, mode=0o600, initial_value=1).close()
+    with pytest.raises(SegmentError, match="exist"):
+        Segment.create({}, max_sessions=10)
+    assert names_of("/gsv-00c0ffee") == []
+    assert os.listdir("/proc/self/fd") == before
+
+
 def test_other_names_are_left_alone() -> None:
     """Only what is named as ours is touched."""
     others = ["gsv-xyz", "gsv-0123456789", "sem.gsv-zz.1", "another"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -295,6 +296,18 @@ def test_a_busy_stripe_changes_nothing(herd: Herd) -> None:
     semaphore.release()
     table.claim(b"session", now=NOW)
     assert table.release(handle)
+
+
+def test_a_senseless_claim_takes_no_stripe(herd: Herd) -> None:
+    """What cannot be packed is refused before the stripe is entered: a caller's mistake abandons nothing."""
+    table = herd.segment.table
+    herd.play(herd.register())
+    with pytest.raises(struct.error):
+        table.try_claim(b"session", user=1 << 32, now=NOW)
+    with pytest.raises(TypeError):
+        table.try_claim("session", now=NOW)  # type: ignore[arg-type]
+    assert herd.segment.ring.intents() == []
+    table.try_claim(b"session", now=NOW)
 
 
 def test_a_flagged_stripe_is_busy(herd: Herd) -> None:
