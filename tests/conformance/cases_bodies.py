@@ -150,7 +150,7 @@ TOKENS = [
         "on /mcp and below the token beats the cookie, and the reply names the token's session",
         [
             Ask(0, SEED, body={T: "ep-9"}, ran=0, save="a"),
-            Ask(1, TOOL, ran=1, save="b"),
+            Ask(1, SEED, ran=1, save="b"),
             Ask(1, "POST /mcp", cookie="b", token="ep-9", ran=0, same="ep-9", count=2),
             Ask(0, "POST /mcp", cookie="b", token="ep-9", ran=0, same="ep-9", count=3),
             Ask(2, "POST /mcp/x", token="ep-9", ran=0, same="ep-9", count=4),

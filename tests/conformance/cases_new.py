@@ -120,6 +120,20 @@ NOTHING = [
     ),
     Case(
         "leaves nothing",
+        "a start that reaches no handler starts nothing",
+        [
+            Mark(),
+            Ask(0, "POST /read", status=405, leaves=True),
+            Ask(0, "POST /moved", status=307, leaves=True),
+            Ask(0, "POST /no_such_route", status=404, leaves=True),
+            NothingNew(),
+            Ask(1, "POST /read", cookie="=known-1", status=405, same="known-1"),
+            Held("known-1", 1),
+        ],
+        affinity={"session_starts": ["/read", "/moved", "/no_such_route"]},
+    ),
+    Case(
+        "leaves nothing",
         "the stateless routes leave nothing; an id that somebody holds still leads to its owner",
         [
             Mark(),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-WINDOW = 0.6
+WINDOW = 1.0
 NOBODY = -1
 
 

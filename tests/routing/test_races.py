@@ -243,6 +243,31 @@ async def test_an_agents_seed_that_creates_nothing_while_another_request_runs() 
 
 
 @runs
+async def test_an_agents_seed_that_creates_nothing_after_another_request_has_succeeded() -> None:
+    """The id is in use: its claim stays."""
+    async with fleet_of(kind="agent") as (_, player):
+        failing = {A: "y", "status": 422, "hold": True}
+        seed = asyncio.ensure_future(player.ask(Ask(0, AGENTS, body=failing, status=422, ran=0)))
+        await play(
+            player, Held("y", 0), Ask(1, "POST /run", cookie="=y", ran=0, count=1), Ask(0, "POST /release", ran=0)
+        )
+        await seed
+        await play(player, Ask(1, "POST /run", cookie="=y", ran=0, count=2), Held("y", 0))
+
+
+@runs
+async def test_a_late_seed_is_refused_before_its_body_is_sent() -> None:
+    """The owner says no to the head; the body stays where it was accepted."""
+    async with fleet_of() as (fleet, player):
+        await play(player, Ask(0, CLOSE, body={T: "late-2"}, ran=0))
+        late = Ask(1, SEED, body={T: "late-2"}, pad=1 << 20, ran=NOBODY, status=409, error="session_closed")
+        await play(player, late)
+        row = fleet.segment.ring.row(fleet.workers[0].incarnation)
+        assert row is not None
+        assert row.relayed_in == 0
+
+
+@runs
 async def test_no_claim_is_given_back_under_a_request() -> None:
     """A sweep that comes while the request runs leaves the claim, and so does an agent's failed seed."""
     async with fleet_of(kind="agent") as (fleet, player):
