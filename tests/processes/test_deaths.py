@@ -193,7 +193,13 @@ def test_500_deaths_leave_nothing(stubs: Make) -> None:
         os.kill(pid, signal.SIGKILL)
     eventually(lambda: service.restarts() == 4, "the first replacements")
     service.wait_ready()
-    eventually(lambda: counts()[1] == 4, "the first dead to be reaped")
+    everything = ["app"] * 4 + ["control"]  # each worker's private socket, made just after it is ready
+
+    def settled() -> bool:
+        names = sorted(path.name.partition(".")[0] for path in service.runtime_dir.glob("*.sock"))
+        return counts()[1] == 4 and names == everything
+
+    eventually(settled, "the first dead to be reaped")
     before = counts()
     (service.folder / "die").touch()
     for pid in service.pids():
@@ -201,7 +207,7 @@ def test_500_deaths_leave_nothing(stubs: Make) -> None:
     eventually(lambda: service.restarts() >= 504, "500 deaths", 60)
     (service.folder / "die").unlink()
     service.wait_ready()
-    eventually(lambda: counts()[1] == 4, "the last dead to be reaped")
+    eventually(settled, "the last dead to be reaped")
     assert counts() == before
     assert service.stop() == 0
 
