@@ -124,9 +124,10 @@ class RelayClient:
                 link.abort()
                 raise
             frames = link.frames
-            if len(frames) == 1 and inline is not None:
+            if len(frames) == 1:
                 head = frames[0]
-                if type(head) is Head and head.body is not None and not head.trailers:  # nearly every reply
+                # Nearly every reply. No TAKEN before it: all of the request was in Open, and the connection is clean.
+                if type(head) is Head and head.body is not None and not head.trailers:
                     frames.clear()
                     peer.give(link)
                     await send({"type": "http.response.start", "status": head.status, "headers": head.headers})

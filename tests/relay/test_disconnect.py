@@ -58,14 +58,15 @@ CASES: dict[str, tuple[tuple[str, ...], tuple[bytes, ...], bool]] = {
 
 
 @pytest.mark.parametrize(("steps", "chunks", "more"), CASES.values(), ids=CASES)
-def test_client_leaves(run: Run, steps: tuple[str, ...], chunks: tuple[bytes, ...], more: bool) -> None:
+@pytest.mark.parametrize("mode", ["owned", "placed"])
+def test_client_leaves(run: Run, steps: tuple[str, ...], chunks: tuple[bytes, ...], more: bool, mode: str) -> None:
     """The owner's app gets http.disconnect, never the end of a body that has none, and ends as it likes."""
     app = Witness(*steps)
 
     async def test() -> None:
         async with Pair(app) as pair:
             client = Client(*chunks, more=more)
-            relay = asyncio.ensure_future(pair.relay(client))
+            relay = asyncio.ensure_future(pair.relay(client, mode=mode))
             await until(lambda: app.at)
             await until(lambda: len(client.messages) == len([step for step in steps if step != "read"]))
             client.leave()

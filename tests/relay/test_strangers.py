@@ -11,7 +11,7 @@ import pytest
 from relay.conftest import Run
 from relay.pair import OWNER, Client, Pair, echo, reply, until
 
-from supervisor.relay.frames import TAKEN, Open, Scope, encode, piece_word
+from supervisor.relay.frames import TAKEN, Head, Open, Scope, encode, last_word, piece_word
 from supervisor.relay.outcomes import Taken, Unreachable
 
 SCOPE = Scope("http", "1.1", "GET", "http", "/slow", b"/slow", b"", "", None, None, {"version": "3.0"})
@@ -86,15 +86,13 @@ def test_bytes_on_an_idle_connection(run: Run, caplog: pytest.LogCaptureFixture)
 
 
 OPEN = encode(Open(OWNER, "owned", None, 0, SCOPE, []))
+BEGUN = encode(Open(OWNER, "owned", None, 0, SCOPE, [], b"", more_body=True))
 WORDS = {
     "signal": TAKEN,
     "garbage": b"garbage!",
     "a body without a request": piece_word(1) + b"x",
     "a request within a request": OPEN + OPEN,
-    "a request within a body": encode(Open(OWNER, "owned", None, 0, SCOPE, [], b"", True))
-    + piece_word(1)
-    + b"x"
-    + OPEN,
+    "a request within a body": BEGUN + piece_word(1) + b"x" + OPEN,
 }
 
 
@@ -118,5 +116,60 @@ def test_acceptor_speaks_nonsense(run: Run, caplog: pytest.LogCaptureFixture, wo
             writer.close()
             assert "broke the protocol" in caplog.text
             assert (await pair.ask())[0] == Taken()
+
+    run(test())
+
+
+def test_next_request_before_the_last_ones_body(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """An owner takes no request on a connection on which the body of the one before it has not ended."""
+
+    async def test() -> None:
+        async with Pair(reply()) as pair:
+            reader, writer = await asyncio.open_unix_connection(pair.path_of(OWNER))
+            writer.write(BEGUN)
+            assert await reader.read(1000)
+            await until(lambda: not pair.tasks)
+            writer.write(OPEN)
+            with contextlib.suppress(ConnectionError):
+                while await reader.read(1000):
+                    pass
+            writer.close()
+            assert "whose request is not complete" in caplog.text
+            assert len(pair.ran) == 1
+
+    run(test())
+
+
+def test_more_than_one_reply(run: Run) -> None:
+    """What an owner says behind a reply is not the next request's: the connection is not used again."""
+
+    async def test() -> None:
+        async with Pair(echo) as pair:
+            more = asyncio.Event()
+
+            async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                await reader.read(1000)
+                writer.write(encode(Head(200, [])) + last_word(5) + b"first")
+                await more.wait()
+                writer.write(encode(Head(200, [], b"second")))
+                with contextlib.suppress(ConnectionError):
+                    await reader.read()
+                writer.close()
+
+            listener = await asyncio.start_unix_server(accepted, pair.path_of(8))
+            client = Client()
+            client.gate.clear()
+            relay = asyncio.ensure_future(pair.relay(client, owner=8))
+            await until(lambda: pair.client.busy)
+            (link,) = pair.client._peers[8]._links
+            await until(lambda: link._unread == 0 and link._arrival is None)
+            more.set()
+            await until(lambda: link.frames)
+            client.gate.set()
+            assert await relay == Taken()
+            assert client.body == b"first"
+            assert pair.client.idle == 0
+            listener.close()
+            await until(lambda: len(asyncio.all_tasks()) == 1)
 
     run(test())
