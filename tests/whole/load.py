@@ -12,7 +12,7 @@ from whole.harness import Service
 
 from supervisor.commands import episodes
 
-WINDOW = 0.5
+WINDOW = 0.2
 """Seconds for which an ended session keeps its claim: what drains waits so long, and no longer than it must."""
 
 MODULE = """
