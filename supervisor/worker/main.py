@@ -97,6 +97,7 @@ class Worker:
         self.server = Server(config, opens=self._open, drains=self._end_relays)
         self._heartbeat = Heartbeat(self.routing.row, self._connections)
         self._stopping = False
+        self._serving: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> int:
@@ -109,8 +110,12 @@ class Worker:
             loop.add_signal_handler(signal.SIGUSR1, self._reopen_logs)
         self._heartbeat.start()
         sweeper = loop.create_task(self.routing.sweep())
+        self._serving = loop.create_task(self.server.serve(sockets=[]))
         try:
-            await self.server.serve(sockets=[])
+            await self._serving
+        except asyncio.CancelledError:
+            if not self.server.should_exit:
+                raise
         except SystemExit:
             # uvicorn's way to say that the lifespan's start-up failed; the app's own text is in the message.
             return _boot_failed(self.spec, self.lifespan.failure or "the app's lifespan start-up failed")
@@ -208,7 +213,7 @@ class Worker:
     def _finish(self, seconds: float) -> None:
         if self.closing.on and not self._stopping and (lost := cut(self.routing)) is not None:
             self._say(lost)
-        self.server.finish(seconds)
+        self._end(seconds)
 
     def _stop_accepting(self) -> None:
         if self._stopping:
@@ -225,4 +230,9 @@ class Worker:
         """A SIGTERM to this worker alone: what the supervisor would say in two steps, without waiting for siblings."""
         logger.info("SIGTERM: this worker stops")
         self._stop_accepting()
-        self.server.finish(self.spec.server.timeouts.graceful_seconds)
+        self._end(self.spec.server.timeouts.graceful_seconds)
+
+    def _end(self, seconds: float) -> None:
+        self.server.finish(seconds)
+        if not self.routing.router.ready and self._serving is not None:
+            self._serving.cancel()  # a start-up may never end, and nothing of this worker is in use yet

@@ -141,6 +141,16 @@ def test_an_app_whose_lifespan_fails(service: Callable[..., Service]) -> None:
     assert "RuntimeError: the lifespan fails here" in text
 
 
+def test_a_start_up_that_never_ends_does_not_hold_a_stop_up(service: Callable[..., Service]) -> None:
+    """A stop waits for requests, not for workers that serve nothing yet."""
+    endless = service("whole.endless:app", affinity={"preset": "none"}, timeouts={"graceful_seconds": 300})
+    endless.start(ready=False)
+    eventually(
+        lambda: endless.log.exists() and endless.log.read_text().count("starting for ever") == 4, "four start-ups"
+    )
+    assert endless.stop() == 0
+
+
 @pytest.mark.parametrize(
     ("app", "options", "says"),
     [
