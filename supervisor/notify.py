@@ -144,7 +144,8 @@ class Announcer:
         lines = [] if phase is self._phase else self._state_lines(phase, now)
         if self._ping_seconds is not None and now >= self._ping_due:
             lines.append("WATCHDOG=1")
-        if phase is not Phase.READY and now >= self._extend_due:
+        if phase is not Phase.READY and (phase is not self._phase or now >= self._extend_due):
+            self._extend_due = now
             lines.append(f"EXTEND_TIMEOUT_USEC={round(EXTEND_SECONDS * 1e6)}")
         status = self._status
         if phase is not self._phase or now >= self._status_due:

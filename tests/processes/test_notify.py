@@ -136,8 +136,12 @@ def test_a_reload_is_announced_until_it_is_over(manager: Manager) -> None:
     told.paper.tell(events.ReloadAsked("a test", 0, force=False))
     usec = int(told.paper.now * 1e6)
     said = told.step()
-    assert said[:2] == ["RELOADING=1", f"MONOTONIC_USEC={usec}"]
-    assert said[-1] == "STATUS=reloading; app: 2 of 2 workers ready, 0 sessions"
+    assert said == [
+        "RELOADING=1",
+        f"MONOTONIC_USEC={usec}",
+        "EXTEND_TIMEOUT_USEC=30000000",
+        "STATUS=reloading; app: 2 of 2 workers ready, 0 sessions",
+    ]
     assert told.step(5) == ["EXTEND_TIMEOUT_USEC=30000000"]
     told.paper.tell(events.ConfigRefused("a test"))
     assert told.step() == ["READY=1", "STATUS=app: 2 of 2 workers ready, 0 sessions"]

@@ -142,6 +142,17 @@ class Unit:
         """Write the config anew."""
         self.machine.write(self.config, json.dumps({"name": self.name, "servers": {"app": self.server}}))
 
+    def shut_gate(self) -> None:
+        """From here on only the first worker to come starts, and after the start of the service none."""
+        self.machine.do("install", "-d", "-o", USER, self.state)
+        if self.show("ActiveState") == ["active"]:
+            self.machine.write(f"{self.state}/passed", "")
+        self.machine.write(f"{self.state}/gate", "")
+
+    def open_gate(self) -> None:
+        """Let them all through."""
+        self.machine.do("rm", f"{self.state}/gate")
+
     def systemctl(self, verb: str, *options: str) -> str:
         """Run systemctl on the service; it has to succeed."""
         done = self.machine.run("systemctl", verb, *options, self.service)

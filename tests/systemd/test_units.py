@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 
 import pytest
 from whole.harness import COMMAND, REPO
 
-from supervisor.cli import COMMANDS
 from systemd.machine import CONFIGS, UNITS, Machine, Unit, ask, clients, free_address, patiently
 
 Make = Callable[..., Unit]
 
 STATE = ("ActiveState", "SubState")
+SHORT_SECONDS = 10
 MOST_EXPOSED = 2.0
 """systemd-analyze's score, 0 to 10; below 2.5 is its best class for a service that speaks to the network."""
 
@@ -21,17 +22,32 @@ MOST_EXPOSED = 2.0
 def test_it_has_started_when_every_worker_is_ready(unit: Make) -> None:
     """Not before: systemd waits while one of two still boots, and says so. Then the status has workers and sessions."""
     one = unit("start").install()
-    one.machine.do("install", "-d", "-o", "gym-supervise", one.state)
-    one.machine.write(f"{one.state}/gate", "")
+    one.shut_gate()
     one.systemctl("start", "--no-block")
     properties = (*STATE, "StatusText")
     one.wait("activating", "start", "starting; app: 1 of 2 workers ready, 0 sessions", properties=properties)
-    one.machine.do("rm", f"{one.state}/gate")
+    one.open_gate()
     one.wait("active", "running", "app: 2 of 2 workers ready, 0 sessions", properties=properties)
     assert one.show("MainPID") == [str(one.facts["guardian"])]
+    address = one.address
     for number in range(3):
-        ask(one.address, f"session-{number}")
+        ask(address, f"session-{number}")
     one.wait("app: 2 of 2 workers ready, 3 sessions", properties=("StatusText",))
+
+
+@pytest.mark.soak
+def test_slow_starts_and_reloads_get_their_time(unit: Make) -> None:
+    """Each takes longer than systemd waits by itself; it does not give up, and takes the reload for a success."""
+    one = unit("slow").install(drop_in=f"TimeoutStartSec={SHORT_SECONDS}\n")
+    for verb, state in (("start", ["activating", "start"]), ("reload", ["reloading", "reload"])):
+        one.shut_gate()
+        one.systemctl(verb, "--no-block")
+        begun = time.monotonic()
+        patiently(lambda begun=begun: time.monotonic() > begun + SHORT_SECONDS + 1, "the time to be over")  # type: ignore[misc]
+        assert one.show(*STATE) == state
+        one.open_gate()
+        one.wait("active", "running", properties=STATE)
+    assert "timed out" not in one.journal()
 
 
 def test_a_killed_worker_does_not_end_the_service(unit: Make) -> None:
@@ -70,18 +86,21 @@ def test_the_watchdog_ends_a_supervisor_that_hangs(unit: Make) -> None:
     assert ask(one.address) > 0
 
 
-def test_a_stop_leaves_nothing(unit: Make) -> None:
-    """No process, no shared memory, no runtime folder; an orderly end."""
-    one = unit("stop").install()
+def test_a_stop_leaves_nothing_and_takes_nothing_of_others(unit: Make) -> None:
+    """No process, no shared memory, no runtime folder; another service of the same user keeps its own."""
+    one, other = unit("stop").install(), unit("other").install()
     one.systemctl("start")
+    other.systemctl("start")
     address = one.address
-    assert one.left() != []
     one.systemctl("stop")
     assert one.show("ActiveState", "Result", "ExecMainStatus") == ["inactive", "success", "0"]
-    assert one.left() == []
     assert one.machine.run("ls", f"/run/gym-supervise/{one.name}").status != 0
     with pytest.raises(ConnectionRefusedError):
         ask(address)
+    assert [worker["state"] for worker in other.workers()] == ["ready", "ready"]
+    assert other.left() != []
+    other.systemctl("stop")
+    assert other.left() == []
 
 
 def test_a_restart_through_a_socket_unit_refuses_nobody(unit: Make) -> None:
@@ -105,21 +124,31 @@ def test_a_restart_through_a_socket_unit_refuses_nobody(unit: Make) -> None:
     assert one.show("NRestarts", *STATE) == ["0", "active", "running"]
 
 
-@pytest.mark.skipif("reload" not in COMMANDS, reason="this version has no reload yet")
-def test_a_reload(unit: Make) -> None:
-    """`systemctl reload` comes back when the new workers serve; one that fails says so and changes nothing."""
+def test_a_reload_is_shown_while_it_lasts(unit: Make) -> None:
+    """As such and in the status; then all workers are new."""
     one = unit("reload").install()
     one.systemctl("start")
+    before = {worker["pid"] for worker in one.workers()}
+    one.shut_gate()
+    one.systemctl("reload", "--no-block")
+    text = "reloading; app: 2 of 2 workers ready, 0 sessions"
+    one.wait("reloading", "reload", text, properties=(*STATE, "StatusText"))
+    one.open_gate()
+    one.wait("active", "running", properties=STATE)
+    patiently(lambda: not before & {worker["pid"] for worker in one.workers()}, "new workers only")
+
+
+def test_a_reload_that_fails_changes_nothing(unit: Make) -> None:
+    """`systemctl reload` says so; the service runs on with the workers that it had."""
+    one = unit("refuses").install()
+    one.systemctl("start")
     before = one.workers()
-    one.systemctl("reload")
-    after = one.workers()
-    assert one.show(*STATE) == ["active", "running"]
-    assert not {w["pid"] for w in before} & {w["pid"] for w in after if w["state"] == "ready"}
     one.server["app"] = "unit_app:missing"
     one.write_config()
     assert one.machine.run("systemctl", "reload", one.service).status != 0
-    assert one.show(*STATE) == ["active", "running"]
-    assert {w["pid"] for w in one.workers()} == {w["pid"] for w in after}
+    one.wait("active", "running", properties=STATE)
+    assert [(w["pid"], w["state"]) for w in one.workers()] == [(w["pid"], "ready") for w in before]
+    assert "nothing has changed" in one.journal() or "go on, with the code and config that they have" in one.journal()
 
 
 @pytest.mark.parametrize(("status", "said"), [("2", "workers: found 0"), ("3", "given up, its app fails to boot")])
