@@ -6,19 +6,24 @@ or dead. What is read while it changes is at worst a moment old (shmclaims says 
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any, Self
 
 from ops.service import Service
 from ops.times import iso
-from shmclaims.claims import Claim, ClaimError
+from ops.words import exit_words
+from shmclaims.claims import Claim
 from shmclaims.layout import SeatState
 from shmclaims.segment import Segment, SegmentError
 from shmclaims.workers import RowView, SeatView
 
 JsonObject = dict[str, Any]
 
+OWNER_FACTS = ("pid", "started_at", "died_at", "exit", "reason", "heartbeat_age_seconds")
+DIGEST = re.compile(r"[0-9a-fA-F]{32}")
 COUNTERS = ("sessions", "in_flight", "requests", "relayed_out", "relayed_in")
 
 
@@ -66,13 +71,15 @@ class Views:
         state: str | None = None,
         session: str | None = None,
     ) -> Iterator[JsonObject]:
-        """The claims that match; `session` is a whole session id, found through its keyed digest."""
+        """The claims that match; `session` is a whole session id, or a digest as it is shown."""
         for name, segment in self.segments.items():
             if server not in (None, name):
                 continue
-            found = segment.table.dump() if session is None else _find(segment, session)
+            found = segment.table.dump() if session is None else find(segment, session)
             for digest, claim in found:
                 entry = self._claim(name, digest, claim)
+                if session is not None:
+                    entry["owner"] = owner(segment, claim, now=time.monotonic(), dead=self.service.state == "dead")
                 if worker in (None, entry["worker"]) and state in (None, entry["state"]):
                     yield entry
 
@@ -91,46 +98,66 @@ class Views:
         }
 
 
-def _find(segment: Segment, session: str) -> Iterator[tuple[str, Claim]]:
-    key = session.encode("utf-8", "surrogateescape")
-    digest = segment.table.digest(key).hex()
-    try:
-        claim = segment.table.lookup(key)
-    except (
-        ClaimError,
-        TypeError,
-        IndexError,
-    ):  # torn for so long that only the stripe could tell, and that is not ours to take
-        yield from (entry for entry in segment.table.dump() if entry[0] == digest)
-        return
-    if claim is not None:
-        yield digest, claim
+def find(segment: Segment, session: str) -> Iterator[tuple[str, Claim]]:
+    """(digest in hex, claim) of a session id, and if nobody claims that, of a digest in hex."""
+    table = segment.table
+    digests = [table.digest(session.encode("utf-8", "surrogateescape"))]
+    if DIGEST.fullmatch(session):
+        digests.append(bytes.fromhex(session))
+    for digest in digests:
+        if (found := table.find(digest)) is not None:
+            yield digest.hex(), found[1]
+            return
 
 
-def _server(segment: Segment, now: float) -> JsonObject:
-    live, gone, capacity = segment.table.count()
-    rows = {row.incarnation: row for row in segment.ring.rows()}
+def owner(segment: Segment, claim: Claim, *, now: float, dead: bool) -> JsonObject:
+    """Who holds, or held, a claim, as far as shared memory tells; what it does not tell is None.
+
+    Args:
+        segment: the claim's
+        claim: whose
+        now: monotonic seconds
+        dead: the supervisor has died, and with it every worker
+
+    """
+    row = segment.ring.row(claim.incarnation)
+    if row is None:  # more than 255 workers have been started since
+        return {"state": "dead", **dict.fromkeys(OWNER_FACTS)}
+    status = row.exit_status
     return {
-        "bind": segment.info.get("bind"),
-        "workers": _workers(segment, rows, now),
-        "claims": {"live": live, "gone": gone, "capacity": capacity},
+        "state": "dead" if dead else row.state.name.lower(),
+        "pid": row.pid or None,
+        "started_at": iso(row.started_at),
+        "died_at": iso(row.died_at),
+        "exit": None if status is None else exit_words(status),
+        "reason": row.reason or None,
+        "heartbeat_age_seconds": max(0.0, round(now - row.heartbeat_at / 1000, 3)) if row.heartbeat_at else None,
     }
 
 
-def _workers(segment: Segment, rows: dict[int, RowView], now: float) -> list[JsonObject]:
-    """One entry for each seat, and one for each live worker beside it: a successor that boots, predecessors that drain.
-
-    They have the index of their seat, and come right after it; `incarnation` tells them apart.
+def places(segment: Segment) -> list[tuple[SeatView, RowView | None]]:
+    """Every seat with the row of who is in it, and each live worker beside one: a successor that boots, predecessors
+    that drain. They have the index of their seat and come right after it; `incarnation` tells them apart.
     """
-    seats = {seat.index: seat for seat in segment.ring.seats() if seat.state != SeatState.EMPTY}
+    rows = {row.incarnation: row for row in segment.ring.rows()}
+    seats = {seat.index: seat for seat in segment.ring.seats()}
     seated = {seat.incarnation for seat in seats.values()}
-    found = [_worker(seat, rows.get(seat.incarnation), now) for seat in seats.values()]
+    found: list[tuple[SeatView, RowView | None]] = [(seat, rows.get(seat.incarnation)) for seat in seats.values()]
     for row in rows.values():
         if row.incarnation not in seated and segment.ring.is_live(row.incarnation):
             restarts = seats[row.index].restarts if row.index in seats else 0
             # The names of a live row's states are those of the seats' states.
-            found.append(_worker(SeatView(row.index, SeatState[row.state.name], row.incarnation, restarts), row, now))
-    return sorted(found, key=lambda worker: worker["index"])  # stable: the seat's own worker first
+            found.append((SeatView(row.index, SeatState[row.state.name], row.incarnation, restarts), row))
+    return sorted(found, key=lambda place: place[0].index)  # stable: the seat's own worker first
+
+
+def _server(segment: Segment, now: float) -> JsonObject:
+    live, gone, capacity = segment.table.count()
+    return {
+        "bind": segment.info.get("bind"),
+        "workers": [_worker(seat, row, now) for seat, row in places(segment)],
+        "claims": {"live": live, "gone": gone, "capacity": capacity},
+    }
 
 
 def _worker(seat: SeatView, row: RowView | None, now: float) -> JsonObject:

@@ -46,6 +46,12 @@ def _stat_fields(pid: int) -> list[str]:
     return text.rpartition(")")[2].split()
 
 
+def process_state(pid: int) -> str | None:
+    """The kernel's letter for a process's state (proc(5): Z is a zombie, T stopped); None: there is none."""
+    fields = _stat_fields(pid)
+    return fields[0] if fields else None
+
+
 @dataclass(frozen=True)
 class Service:
     """What a runtime folder says.

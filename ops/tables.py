@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from ops.times import age
+from ops.times import age, seconds_of
 
 STATE_STYLES = {
     "ready": "green",
@@ -23,6 +23,9 @@ STATE_STYLES = {
     "backoff": "red",
     "failed": "bold red",
     "gone": "red",
+    "dead": "red",
+    "exited": "bold red",
+    "stopped": "bold red",
 }
 FULL_SHARE = 0.8
 
@@ -96,3 +99,51 @@ def claims(entries: Iterable[dict[str, Any]], *, rows: int | None = None) -> Ren
     total = table.row_count + more
     words = f"{total} claim{'' if total == 1 else 's'}" + (f", the first {table.row_count} shown" if more else "")
     return Group(table, Text(words)) if total else Text("no claims")
+
+
+def one_claim(entries: Iterable[dict[str, Any]], *, now: float) -> RenderableType:
+    """Everything about one session's claim on each server that has one; `now` in wall seconds."""
+    blocks = [_one_claim(entry, now) for entry in entries]
+    if blocks:
+        return Group(*blocks)
+    return Text("no claims: it was never claimed here, has ended, or its record is retired; the log may have more")
+
+
+def _one_claim(entry: dict[str, Any], now: float) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold")
+    table.add_column()
+    name = escape(f"{entry['session']}..." if entry["session"] else "-")
+    state = Text.assemble(f"{name} of server {entry['server']}, ", _state(entry["state"]))
+    table.add_row("session", state)
+    table.add_row("digest", entry["digest"])
+    table.add_row("claimed", _when(entry["opened_at"], now))
+    table.add_row("last used", _when(entry["last_used_at"], now))
+    owner = entry["owner"]
+    pid = "" if owner["pid"] is None else f", pid {owner['pid']}"
+    table.add_row("owner", f"worker {entry['worker']}, incarnation {entry['incarnation']}{pid}")
+    if owner["started_at"]:
+        table.add_row("  started", _when(owner["started_at"], now))
+    if owner["state"] != "dead":
+        beat = owner["heartbeat_age_seconds"]
+        text = Text.assemble(_state(owner["state"]), "" if beat is None else f", last heartbeat {age(beat)} ago")
+        table.add_row("  state", text)
+        return table
+    table.add_row("  died", _death(owner, now))
+    if owner["exit"]:
+        why = f": the supervisor ended it, since it {owner['reason']}" if owner["reason"] else ""
+        table.add_row("  how", f"{owner['exit']}{why}")
+    return table
+
+
+def _death(owner: dict[str, Any], now: float) -> str:
+    if owner["died_at"]:
+        return _when(owner["died_at"], now)
+    if owner["pid"] is None:
+        return "so long ago that its row has gone to a later worker; the log has it"
+    beat = owner["heartbeat_age_seconds"]
+    return "with its supervisor" + ("" if beat is None else f"; its last heartbeat was {age(beat)} ago")
+
+
+def _when(text: str | None, now: float) -> str:
+    return "-" if text is None else f"{text}, {age(max(0.0, now - seconds_of(text)))} ago"

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import datetime as dt
 
+FORM = "%Y-%m-%dT%H:%M:%SZ"
+
 
 def iso(seconds: float | None) -> str | None:
     """Wall seconds since 1970 as `2026-08-01T12:00:00Z`; None and 0, which stand for `not yet`, are None."""
     if not seconds:
         return None
     moment = dt.datetime.fromtimestamp(int(seconds), dt.UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return moment.strftime(FORM)
+
+
+def seconds_of(text: str) -> float:
+    """Wall seconds since 1970 of what `iso` made."""
+    return dt.datetime.strptime(text, FORM).replace(tzinfo=dt.UTC).timestamp()
 
 
 def age(seconds: float) -> str:

@@ -21,6 +21,7 @@ COMMANDS = {
     "init": "write a commented config.yaml",
     "status": "show the workers of a running service",
     "claims": "show which worker owns which session",
+    "top": "watch the workers of a running service",
     "release": "end the claim of one session",
     "reload": "read config and code anew, without losing a session",
     "scale": "another number of workers",

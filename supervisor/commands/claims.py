@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
+from rich.console import RenderableType
 from rich.live import Live
 
 from ops import tables
@@ -29,21 +30,22 @@ Examples:
   gym-supervise claims config.yaml --worker 2 --watch
 
 \b
-SESSION_ID is the whole id; the table keeps a keyed digest of it and shows the
-first characters only. Reads shared memory only.
+SESSION_ID is the whole id, of which the table keeps a keyed digest and shows
+the first characters only; or a digest, as it is shown. With it comes all that
+is known of its owner. Reads shared memory only.
 """
 
 
 @click.command("claims", epilog=EPILOG)
 @click.argument("config", type=click.Path())
-@click.argument("session_id", required=False)
+@click.argument("session_id", metavar="[SESSION_ID|DIGEST]", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; with --watch one list on each line.")
 @click.option("--watch", is_flag=True, help="Show them anew every second until Ctrl-C.")
 @click.option("--server", help="Only those of this server.")
 @click.option("--worker", type=click.IntRange(min=0), help="Only those of the worker with this index.")
 @click.option("--state", type=click.Choice(["live", "gone"]), help="Only live ones, or those of dead workers.")
 def command(config: str, session_id: str | None, *, as_json: bool, watch: bool, **filters: Any) -> int:
-    """Show the claims of the service of CONFIG, or that of one SESSION_ID."""
+    """Show the claims of the service of CONFIG, or all that is known of one session's."""
     filters["session"] = session_id
     if watch:
         return _watch(config, filters, as_json=as_json)
@@ -52,7 +54,7 @@ def command(config: str, session_id: str | None, *, as_json: bool, watch: bool, 
         if as_json:
             _print_list(entries)
         else:
-            wide_console().print(tables.claims(entries))
+            wide_console().print(_rendered(entries, one=session_id is not None))
     return 0
 
 
@@ -68,6 +70,10 @@ def _views(config: str, filters: dict[str, Any], *, tell: bool = True) -> Iterat
             names = ", ".join(service.segments)
             raise click.UsageError(f"--server: found {server!r}, expected one of {names}")
         yield views
+
+
+def _rendered(entries: Iterator[JsonObject], *, one: bool, rows: int | None = None) -> RenderableType:
+    return tables.one_claim(entries, now=time.time()) if one else tables.claims(entries, rows=rows)
 
 
 def _print_list(entries: Iterator[JsonObject]) -> None:
@@ -90,7 +96,9 @@ def _watch(config: str, filters: dict[str, Any], *, as_json: bool) -> int:
         with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
             for number in itertools.count():
                 with _views(config, filters, tell=number == 0) as views:
-                    live.update(tables.claims(views.claims(**filters), rows=max(5, console.height - 6)), refresh=True)
+                    rows = max(5, console.height - 6)
+                    one = filters["session"] is not None
+                    live.update(_rendered(views.claims(**filters), one=one, rows=rows), refresh=True)
                 time.sleep(WATCH_SECONDS)
     except KeyboardInterrupt:
         return 0

@@ -38,7 +38,8 @@ def main(folder: str) -> None:
         for session, worker in SESSIONS.items():
             if worker == index:
                 table.claim(session.encode(), now=1_800_000_000)
-    ring.mark_dead(3, now=time.time())
+    ring.note_reason(3, "did not beat for 60 s")
+    ring.mark_dead(3, now=1_800_000_100, status=-9)
     ring.set_seat(2, SeatState.BACKOFF, incarnation=3, restarts=4)
     state = {
         "pid": os.getpid(),

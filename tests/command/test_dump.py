@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -10,9 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from command.held import APP, Held, wait_for_state
+from rich.console import Console
 
+from ops import dump, tables
 from shmclaims.segment import Segment
 from supervisor import cli
 from supervisor.runtime_dir import RuntimeDir
@@ -95,6 +99,73 @@ def test_claims_can_be_chosen(held: Held, capsys: pytest.CaptureFixture[str]) ->
     for arguments, expected in CHOICES:
         assert cli.run(["claims", str(held.config), "--json", *arguments]) == 0
         assert {claim["session"] for claim in json.loads(capsys.readouterr().out)} == expected, arguments
+
+
+def owner_of(run: Run, held: Held, *arguments: str) -> dict[str, Any]:
+    """The one claim that the arguments name, and its owner."""
+    done = run("claims", str(held.config), "--json", *arguments)
+    assert done.status == 0
+    (claim,) = json.loads(done.out)
+    return dict(claim)
+
+
+def test_one_session_comes_with_all_about_its_owner(held: Held, run: Run) -> None:
+    """By id or by digest: who holds it, since when, and if it is gone, when and how its owner died, and why."""
+    claim = owner_of(run, held, "gone-000-0000-0001")
+    owner = claim.pop("owner")
+    started, age = owner.pop("started_at"), owner.pop("heartbeat_age_seconds")
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", started)
+    assert age >= 0
+    assert owner == {
+        "state": "dead",
+        "pid": 1002,
+        "died_at": "2027-01-15T08:01:40Z",
+        "exit": "killed by SIGKILL",
+        "reason": "did not beat for 60 s",
+    }
+    assert owner_of(run, held, claim["digest"])["owner"]["pid"] == 1002
+    alive = owner_of(run, held, "beta-000-0000-0001")["owner"]
+    assert (alive["state"], alive["pid"], alive["died_at"], alive["exit"]) == ("ready", 1001, None, None)
+
+
+def test_one_session_is_told_to_people_in_words(held: Held, run: Run) -> None:
+    """Live, gone, nobody's, and gone with its supervisor."""
+
+    def told(session: str) -> str:
+        done = run("claims", str(held.config), session)
+        assert done.status == 0
+        return re.sub(r" +", " ", done.out)
+
+    live = told("beta-000-0000-0001")
+    assert "beta-000... of server counter, live" in live
+    assert "owner worker 1, incarnation 2, pid 1001" in live
+    assert re.search(r"state ready, last heartbeat \d+ s ago", live)
+    gone = told("gone-000-0000-0001")
+    assert "gone-000... of server counter, gone" in gone
+    assert "died 2027-01-15T08:01:40Z" in gone
+    assert "how killed by SIGKILL: the supervisor ended it, since it did not beat for 60 s" in gone
+    assert "no claims: it was never claimed here" in told("nobody")
+    held.kill()
+    assert re.search(r"died with its supervisor; its last heartbeat was \d+ s ago", told("beta-000-0000-0001"))
+    assert owner_of(run, held, "beta-000-0000-0001")["owner"]["state"] == "dead"
+
+
+def test_an_owner_whose_row_is_forgotten_is_only_dead(held: Held) -> None:
+    """After 256 later workers nothing is known of it but its number."""
+    segment = Segment.attach(held.segment)
+    try:
+        claim = segment.table.lookup(b"gone-000-0000-0001")
+        assert claim is not None
+        found = dump.owner(segment, msgspec.structs.replace(claim, incarnation=3 + 256), now=0.0, dead=False)
+    finally:
+        segment.close()
+    facts = ("pid", "started_at", "died_at", "exit", "reason", "heartbeat_age_seconds")
+    assert found == {"state": "dead", **dict.fromkeys(facts)}
+    entry = {"server": "a", "session": "x", "digest": "d", "state": "gone", "worker": 0, "incarnation": 1}
+    entry |= {"opened_at": None, "last_used_at": None, "owner": found}
+    console = Console(width=120, file=io.StringIO())
+    console.print(tables.one_claim([entry], now=0.0))
+    assert "so long ago that its row has gone to a later worker" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_an_unknown_server_is_a_usage_error(held: Held, run: Run) -> None:
