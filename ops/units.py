@@ -140,7 +140,7 @@ def _folders(plan: ServicePlan) -> str:
     lines += [
         f"StateDirectory={plan.state_directory}",
         "UMask=0077",
-        "# Else stopping one service would remove the shared memory of the same user's others.",
+        "# Else the end of the user's last unit would take the shared memory of what the user runs by hand.",
         "RemoveIPC=no",
     ]
     return "\n".join(lines)
