@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 WATCHDOG_SECONDS = 30
+FOLDER = "/etc/systemd/system"
 SYSTEM_CALLS = "@system-service"
 
 
@@ -27,6 +28,7 @@ class ServicePlan:
     tmp_is_shared      something that it needs is in /tmp
     low_port           it binds a port below 1024 by itself
     stop_seconds       TimeoutStopSec; None: systemd's default
+    file               the unit's own name, which the socket units refer to; None: a template's
     """
 
     name: str
@@ -45,6 +47,7 @@ class ServicePlan:
     wait_online: bool = False
     stop_seconds: int | None = None
     raw: bool = False
+    file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ class SocketPlan:
     bind_name: str
     listen: str
     service: str | None = None
+    file: str | None = None
 
 
 def quote(text: str, *, raw: bool = False) -> str:
@@ -78,8 +82,12 @@ def service(plan: ServicePlan) -> str:
     return "\n".join(parts) + "\n"
 
 
+def _file(name: str | None) -> list[str]:
+    return [] if name is None else [f"# {FOLDER}/{name}"]
+
+
 def _unit(plan: ServicePlan) -> str:
-    lines = ["[Unit]", f"Description=gym-supervise: {plan.name}", "After=network.target"]
+    lines = [*_file(plan.file), "[Unit]", f"Description=gym-supervise: {plan.name}", "After=network.target"]
     if plan.wait_online:
         lines += ["Wants=network-online.target", "After=network-online.target"]
     if plan.sockets:
@@ -194,6 +202,7 @@ def _install(plan: ServicePlan) -> str:
 def socket(plan: SocketPlan) -> str:
     """The text of a socket unit. Connections wait in it while the service restarts."""
     lines = [
+        *_file(plan.file),
         "[Unit]",
         f"Description=gym-supervise: {plan.name}, socket {plan.bind_name.replace('%', '%%')}",
         "",

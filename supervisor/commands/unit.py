@@ -28,12 +28,14 @@ KILL_SECONDS = 30
 
 EPILOG = """\b
 Examples:
-  gym-supervise unit /etc/my-env/config.yaml > /etc/systemd/system/gym-supervise-my-env.service
-  gym-supervise unit /etc/my-env/config.yaml --socket 127.0.0.1:8000 > /etc/systemd/system/gym-supervise-my-env.socket
+  gym-supervise unit my-env.yaml
+  gym-supervise unit my-env.yaml --user me --writable /srv/results
+  gym-supervise unit my-env.yaml --socket 127.0.0.1:8000
   gym-supervise unit --template > /etc/systemd/system/gym-supervise@.service
 
 \b
-Then: systemctl daemon-reload && systemctl enable --now gym-supervise-my-env.service
+The first line says which file it is for. Then:
+  systemctl daemon-reload && systemctl enable --now gym-supervise-my-env.service
 --socket is for `bind: systemd:NAME`: clients wait in the socket while the service restarts.
 """
 
@@ -150,6 +152,7 @@ def service_plan(config: Config, user: str, writable: Iterable[str], asked: Iter
         wait_online=not all(bind.host in EVERYWHERE or bind.host.startswith("127.") for bind in tcp),
         stop_seconds=math.ceil(max(server.timeouts.graceful_seconds for server in config.servers.values()))
         + KILL_SECONDS,
+        file=service_unit(config),
     )
 
 
@@ -168,7 +171,7 @@ def socket_plan(config: Config, listen: str, bind: str | None) -> units.SocketPl
         raise click.UsageError(f"--bind: found {name!r}, expected one of {', '.join(names)}")
     if not re.fullmatch(r"/\S+|(\S+:)?[0-9]{1,5}", listen):
         raise click.UsageError(f"--socket: found {listen!r}, expected a port, HOST:PORT with an IP address, or /PATH")
-    return units.SocketPlan(config.name, name, listen, service_unit(config))
+    return units.SocketPlan(config.name, name, listen, service_unit(config), socket_unit(config, name))
 
 
 def bind_names(config: Config) -> list[str]:

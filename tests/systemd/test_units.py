@@ -86,6 +86,17 @@ def test_the_watchdog_ends_a_supervisor_that_hangs(unit: Make) -> None:
     assert ask(one.address) > 0
 
 
+def test_a_killed_guardian_means_a_new_start(unit: Make) -> None:
+    """Nothing of the old service is left beside the new one."""
+    one = unit("guardian").install()
+    one.systemctl("start")
+    before = one.processes()
+    one.systemctl("kill", "--kill-whom=main", "--signal=KILL")
+    one.wait("1", "active", "running", properties=("NRestarts", *STATE))
+    assert not set(before) & set(one.processes())
+    assert ask(one.address) > 0
+
+
 def test_a_stop_leaves_nothing_and_takes_nothing_of_others(unit: Make) -> None:
     """No process, no shared memory, no runtime folder; another service of the same user keeps its own."""
     one, other = unit("stop").install(), unit("other").install()
