@@ -24,14 +24,17 @@ class ProcessFleet:
     def __init__(self, service: Service) -> None:
         self.service = service
         self.index_of = {pid: row.index for pid, row in service.rows().items()}
-        self.connections: dict[int, Connection] = {}
-        self.reconnect()
+        self.connections = self._connect()
+        self._spare = self._connect()
 
-    def reconnect(self) -> None:
-        """New connections, one to each worker."""
-        self.connections = {
-            self.index_of[pid]: connection for pid, connection in self.service.connections("/pid").items()
-        }
+    def _connect(self) -> dict[int, Connection]:
+        return {self.index_of[pid]: connection for pid, connection in self.service.connections("/pid").items()}
+
+    def _replace(self, on: int) -> None:
+        """The server has closed a connection. Finding another one to a certain worker takes a while: one is kept."""
+        if on not in self._spare:
+            self._spare = self._connect()
+        self.connections[on] = self._spare.pop(on)
 
     async def ask(self, on: int, method: str, path: str, *, headers: Headers, body: bytes) -> Reply:
         """One request on the worker's connection."""
@@ -52,7 +55,7 @@ class ProcessFleet:
         got = [(name.lower().encode(), value.encode()) for name, value in reply.getheaders()]
         ran = reply.getheader("x-ran")
         if cut or reply.will_close or reply.status == 500:
-            self.reconnect()  # the server closes the connection of an app that raised, after its reply
+            self._replace(on)  # the server closes the connection of an app that raised, after its reply
         return reply.status, got, content, None if ran is None else self.index_of[int(ran)]
 
     async def leave(self, on: int, method: str, path: str, *, headers: Headers, body: bytes, in_body: bool) -> None:
@@ -64,8 +67,8 @@ class ProcessFleet:
         sock.sendall(head + (body[: len(body) // 2] if in_body else body))
         await asyncio.to_thread(eventually, self._busy, "the request to be in flight")
         sock.close()
+        self._replace(on)
         await asyncio.to_thread(eventually, lambda: not self._busy(), "the request to be over")
-        self.reconnect()
 
     def _busy(self) -> bool:
         return any(row.in_flight for row in self.service.rows().values())

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-WINDOW = 1.0
+WINDOW = 2.0
 NOBODY = -1
 
 
