@@ -71,14 +71,14 @@ class SessionExtension:
         """Call `callback` when the session's claim ends: from then on another worker may start the id anew.
 
         It is called in the event loop and must not block; not at all when the worker exits, and at once when the claim
-        has ended already. What it raises is logged.
+        has ended already. What it raises is logged. One that is given again is called once.
         """
         own = self._own
         if own is None and not self._over:
             self._on_end.append(callback)
         elif own is None or self._claims.book.get(own.session) is not own:
             callback()
-        else:
+        elif callback not in own.on_end:
             own.on_end = (*own.on_end, callback)
 
     def finish(self, own: Owned | None, now: float) -> None:

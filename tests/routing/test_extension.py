@@ -146,7 +146,12 @@ def test_on_end_is_called_once_when_the_claim_ends() -> None:
     said.on_end(lambda: seen.append("during"))
     said.hold()
     session.leave(said, session.own)
-    said.on_end(lambda: seen.append("after"))
+
+    def after() -> None:
+        seen.append("after")
+
+    said.on_end(after)
+    said.on_end(after)
     assert seen == []
     said.release()
     assert seen == ["during", "after"]
