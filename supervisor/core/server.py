@@ -72,7 +72,8 @@ class Server:
     @property
     def ready_to_share(self) -> bool:
         """Whether a further worker may be started: the sessions of all that are there can be found."""
-        return self.shared and all(seat.shared or not seat.live for seat in self.seats)
+        there = (seat for seat in self.seats if seat.live or seat.state is State.STARTING)
+        return self.shared and all(seat.shared for seat in there)
 
     def find(self, worker: events.Worker) -> Seat | None:
         """Where that very incarnation is; None when it is gone."""

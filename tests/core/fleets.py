@@ -23,6 +23,8 @@ class Paper:
         self.alive: dict[Worker, int] = {}
         self.unreaped: set[Worker] = set()
         self.spawn_fails = False
+        self.spawned: list[effects.Spawn] = []
+        self.next_plans: dict[str, ServerPlan] | None = {plan.name: plan for plan in plans}
         self._incarnation = 0
 
     def tell(self, event: Event) -> list[Effect]:
@@ -37,10 +39,15 @@ class Paper:
     def perform(self, effect: Effect) -> list[Effect]:
         """What follows from one effect."""
         match effect:
-            case effects.Spawn(server=server, index=index):
+            case effects.Spawn(server=server, index=index, key=key):
+                self.spawned.append(effect)
                 if self.spawn_fails:
-                    return self.tell(events.SpawnFailed(server, index, "no process"))
-                return self.tell(events.Spawned(*self.fork(server, index)))
+                    return self.tell(events.SpawnFailed(server, index, "no process", key))
+                return self.tell(events.Spawned(*self.fork(server, index), key))
+            case effects.ReadConfig():
+                if self.next_plans is None:
+                    return self.tell(events.ConfigRefused("servers.app.bind: found another"))
+                return self.tell(events.ConfigRead(self.next_plans))
             case effects.Kill(worker=worker) if worker in self.alive:
                 return self.die(worker, -9)
             case effects.KillAll():
@@ -83,6 +90,18 @@ class Paper:
     def worker(self, index: int, server: str = "app") -> Worker:
         """Who sits there."""
         return self.fleet.servers[server].seats[index].worker
+
+    def ready(self, worker: Worker) -> list[Effect]:
+        """A worker says that it is ready."""
+        return self.tell(events.WorkerReady(worker))
+
+    def newest(self) -> Worker:
+        """The worker that was started last."""
+        return max(self.alive, key=lambda worker: worker.incarnation)
+
+    def leaving(self, server: str = "app") -> list[tuple[int, State]]:
+        """Index and state of the workers that have no place any more."""
+        return [(seat.index, seat.state) for seat in self.fleet.servers[server].leaving]
 
     def states(self, server: str = "app") -> list[State]:
         """Of the seats."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from core.fleets import logged
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -11,6 +13,8 @@ from supervisor.core import effects, events
 from supervisor.core.effects import Effect
 from supervisor.core.events import Event, Worker
 from supervisor.core.fleet import KILL_PATIENCE_SECONDS, Fleet
+from supervisor.core.messages import ToWorker
+from supervisor.core.seat import Seat
 from supervisor.core.server import ServerPlan
 from supervisor.core.worker_state import LIVE, IllegalStep, State
 
@@ -18,6 +22,8 @@ PLANS = (
     ServerPlan("a", 3, boot_tries=2, boot_seconds=5.0, graceful_seconds=4.0),
     ServerPlan("b", 1, boot_tries=3, boot_seconds=2.0, graceful_seconds=1.0),
 )
+SAID = events.WorkerReady | events.WorkerQuiet | events.WorkerDrained | events.WorkerBootFailed | events.WorkerShared
+KINDS = ["ready", "ready", "quiet", "drained", "failed", "held", "stalled", "shared", "not shared", "cut", "due"]
 STATUS = st.sampled_from([0, 1, 3, -9, -15])
 
 
@@ -28,25 +34,30 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.fleet = Fleet(PLANS)
         self.now = 0.0
-        self.asked: list[tuple[str, int]] = []
+        self.asked: list[effects.Spawn] = []
+        self.config: list[Event] = []
+        self.next_plans: dict[str, ServerPlan] | None = {plan.name: plan for plan in PLANS}
         self.alive: set[Worker] = set()
         self.zombies: set[Worker] = set()
         self.doomed: set[Worker] = set()
         self.stop_at: float | None = None
         self.lost_patience = False
         self.incarnation = 0
+        self.tickets = 0
+        self.answers: dict[int, str] = {}
+        self.told: dict[Worker, list[ToWorker]] = {}
 
     def tell(self, event: Event) -> None:
         """Handle an event and note what it wants."""
         try:
             found = self.fleet.handle(event, self.now)
         except IllegalStep:
-            assert isinstance(
-                event, events.WorkerReady | events.WorkerQuiet | events.WorkerDrained | events.WorkerBootFailed
-            )
+            assert isinstance(event, SAID)
             return
         for effect in found:
             self.note(effect)
+        while self.config:
+            self.tell(self.config.pop())
         if effects.Exit(1) in found and "still there" in logged(found, "error"):
             assert self.stopped_for() >= KILL_PATIENCE_SECONDS, "patience was lost too early"
             self.lost_patience = True
@@ -57,9 +68,17 @@ class Machine(RuleBasedStateMachine):
     def note(self, effect: Effect) -> None:
         """What a real loop would do about it."""
         match effect:
-            case effects.Spawn(server=server, index=index):
+            case effects.Spawn():
                 assert not self.fleet.stopping, "a worker is started while the service stops"
-                self.asked.append((server, index))
+                self.asked.append(effect)
+            case effects.ReadConfig():
+                plans = self.next_plans
+                self.config.append(events.ConfigRefused("no") if plans is None else events.ConfigRead(plans))
+            case effects.Send(worker=worker, message=message):
+                self.told.setdefault(worker, []).append(message)
+            case effects.Tell(ticket=ticket, outcome=outcome):
+                assert self.answers.get(ticket) not in ("done", "failed", "refused"), "answered twice"
+                self.answers[ticket] = outcome
             case effects.Kill(worker=worker):
                 assert worker in self.alive, "a process is killed that is not there"
                 self.doomed.add(worker)
@@ -77,18 +96,23 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data(), works=st.booleans())
     def spawn(self, data: st.DataObject, works: bool) -> None:
         """An asked-for process is there, or is not to be had."""
-        server, index = data.draw(st.sampled_from(self.asked))
-        self.asked.remove((server, index))
+        asked = data.draw(st.sampled_from(self.asked))
         if not works:
-            self.tell(events.SpawnFailed(server, index, "no process"))
+            self.asked = [one for one in self.asked if one is not asked]
+            self.tell(events.SpawnFailed(asked.server, asked.index, "no process", asked.key))
             return
+        self.fork(asked)
+
+    def fork(self, asked: effects.Spawn) -> None:
+        """The process that was asked for."""
+        self.asked = [one for one in self.asked if one is not asked]
         self.incarnation += 1
-        worker = Worker(server, index, self.incarnation)
+        worker = Worker(asked.server, asked.index, self.incarnation)
         self.alive.add(worker)
-        self.tell(events.Spawned(worker, 1000 + self.incarnation))
+        self.tell(events.Spawned(worker, 1000 + self.incarnation, asked.key))
 
     @precondition(lambda self: self.alive)
-    @rule(data=st.data(), kind=st.sampled_from(["ready", "quiet", "drained", "failed", "held"]))
+    @rule(data=st.data(), kind=st.sampled_from(KINDS))
     def say(self, data: st.DataObject, kind: str) -> None:
         """A worker says something, fitting or not."""
         worker = data.draw(st.sampled_from(sorted(self.alive, key=lambda one: one.incarnation)))
@@ -98,6 +122,11 @@ class Machine(RuleBasedStateMachine):
             "drained": events.WorkerDrained(worker),
             "failed": events.WorkerBootFailed(worker, "Traceback"),
             "held": events.StripeHeld(worker, 60.0),
+            "stalled": events.WorkerStalled(worker, 60.0, 3, "stacks"),
+            "shared": events.WorkerShared(worker),
+            "not shared": events.WorkerShared(worker, "TableFull"),
+            "cut": events.WorkerCut(worker, 3, ("a", "b")),
+            "due": events.RecycleDue(worker, "it has served enough"),
         }
         self.tell(said[kind])
 
@@ -145,30 +174,75 @@ class Machine(RuleBasedStateMachine):
             self.stop_at = self.now
         self.tell(event)
 
+    @rule(
+        kind=st.sampled_from(["reload", "force", "scale", "more", "less", "drain"]),
+        server=st.sampled_from(["a", "b"]),
+        number=st.integers(0, 5),
+    )
+    def change(self, kind: str, server: str, number: int) -> None:
+        """An operator wants something changed."""
+        self.tickets += 1
+        asked: dict[str, Event] = {
+            "reload": events.ReloadAsked("SIGHUP", self.tickets),
+            "force": events.ReloadAsked("the command", self.tickets, force=True),
+            "scale": events.ScaleAsked("the command", server, number, ticket=self.tickets),
+            "more": events.ScaleAsked("SIGTTIN", step=1),
+            "less": events.ScaleAsked("SIGTTOU", step=-1),
+            "drain": events.DrainAsked("the command", server, number, self.tickets),
+        }
+        if self.fleet.exit_status is None and kind not in ("more", "less"):
+            self.answers[self.tickets] = "none"
+        self.tell(asked[kind])
+
+    @rule(workers=st.one_of(st.none(), st.integers(1, 4)))
+    def edit(self, workers: int | None) -> None:
+        """Somebody edits the config; None: into something that cannot be."""
+        self.next_plans = None if workers is None else {plan.name: replace(plan, workers=workers) for plan in PLANS}
+
     def stopped_for(self) -> float:
         """Seconds since a stop was asked for; no matter how many when a hopeless app brought it about."""
         return KILL_PATIENCE_SECONDS if self.stop_at is None else self.now - self.stop_at
 
     @invariant()
     def seats_hold_one_worker_each(self) -> None:
-        """No two live processes in one seat, none without a seat, never more than there are seats."""
-        places = [(worker.server, worker.index) for worker in self.alive] + self.asked
-        assert len(places) == len(set(places))
-        for plan in PLANS:
-            assert sum(server == plan.name for server, _ in places) <= plan.workers
-        if self.fleet.exit_status is None:
-            held = {seat.worker for server in self.fleet.servers.values() for seat in server.seats if seat.live}
-            assert held == self.alive
+        """Every process is in one seat; a server has one seat for each index, and at most one successor beside."""
+        if self.fleet.exit_status is not None:
+            return
+        held = [seat for server in self.fleet.servers.values() for seat in server.everyone if seat.live]
+        assert len(held) == len({seat.worker for seat in held})
+        assert {seat.worker for seat in held} == self.alive
+        starting = [
+            (s.server, s.key) for one in self.fleet.servers.values() for s in one.everyone if s.state is State.STARTING
+        ]
+        assert sorted(starting) == sorted((asked.server, asked.key) for asked in self.asked)
+        for server in self.fleet.servers.values():
+            assert [seat.index for seat in server.seats] == list(range(server.plan.workers))
+            assert len(server.everyone) <= len(server.seats) + len(server.leaving) + 1
+
+    @invariant()
+    def nobody_has_a_sibling_before_he_shares(self) -> None:
+        """A second worker is started only when the sessions of the first can be found."""
+        if self.fleet.exit_status is not None or self.fleet.stopping:
+            return
+        for server in self.fleet.servers.values():
+            running = [seat for seat in server.everyone if seat.live and not seat.leaving]
+            assert len(running) < 2 or all(seat.shared for seat in running)
+
+    @invariant()
+    def who_asked_is_answered(self) -> None:
+        """At once: that it has begun, that it waits, or what has become of it."""
+        assert "none" not in self.answers.values()
 
     @invariant()
     def a_timer_is_set_for_whatever_waits(self) -> None:
         """A seat in a pause, a boot and a stop have a time at which they go on."""
         due = self.fleet.next_timer(self.now)
         assert due is None or due >= self.now
-        seats = [seat for server in self.fleet.servers.values() for seat in server.seats]
+        seats = [seat for server in self.fleet.servers.values() for seat in server.everyone]
         waits = any(seat.state is State.BACKOFF for seat in seats)
         boots = any(seat.state is State.BOOTING and seat.condemned is None for seat in seats)
-        if self.fleet.exit_status is None and (waits or boots or self.fleet.stopping):
+        drains = any(seat.state is State.DRAINING and seat.condemned is None for seat in seats)
+        if self.fleet.exit_status is None and (waits or boots or drains or self.fleet.stopping):
             assert due is not None
 
     def teardown(self) -> None:
@@ -180,10 +254,7 @@ class Machine(RuleBasedStateMachine):
             steps += 1
             assert steps < 100, f"no end: {self.fleet}"
             while self.asked:
-                self.incarnation += 1
-                worker = Worker(*self.asked.pop(), self.incarnation)
-                self.alive.add(worker)
-                self.tell(events.Spawned(worker, 1000 + self.incarnation))
+                self.fork(self.asked[0])
             for worker in list(self.doomed):
                 self.end(worker, -9)
             for worker in list(self.zombies):
@@ -192,12 +263,13 @@ class Machine(RuleBasedStateMachine):
             if (due := self.fleet.next_timer(self.now)) is not None:
                 self.now = due
                 self.tell(events.Tick())
-        seats = [seat for server in self.fleet.servers.values() for seat in server.seats]
+        seats = [seat for server in self.fleet.servers.values() for seat in server.everyone]
+        assert set(self.answers.values()) <= {"done", "failed", "refused"}, self.answers
         assert self.lost_patience or not any(seat.state in LIVE for seat in seats)
 
 
 Machine.TestCase.settings = settings(
-    max_examples=150, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=80, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestFleetProperties = Machine.TestCase
 
@@ -218,6 +290,51 @@ class Stubborn(Machine):
 
 
 Stubborn.TestCase.settings = settings(
-    max_examples=50, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestStubbornProperties = Stubborn.TestCase
+
+
+class Peaceful(Machine):
+    """The same, and then all goes well: every change comes to its end, and nothing drains for ever."""
+
+    def teardown(self) -> None:
+        """Workers do what they are told, and boot; killed ones die."""
+        if self.fleet.stopping:
+            super().teardown()
+            return
+        for _ in range(200):
+            self.now += 1.0
+            self.tell(events.Tick())
+            while self.asked:
+                self.fork(self.asked[0])
+            for worker in list(self.doomed):
+                self.end(worker, -9)
+            for server in list(self.fleet.servers.values()):
+                for seat in list(server.everyone):
+                    self.obey(seat)
+            if self.fleet.stopping:
+                break
+        if not self.fleet.stopping:
+            assert set(self.answers.values()) <= {"done", "failed", "refused"}, (self.answers, self.fleet._changing)
+            for server in self.fleet.servers.values():
+                assert [seat.state for seat in server.seats] == [State.READY] * server.plan.workers
+                assert not len(server.leaving), server
+        super().teardown()
+
+    def obey(self, seat: Seat) -> None:
+        """What a worker does that is well."""
+        if seat.state is State.BOOTING and seat.condemned is None:
+            self.tell(events.WorkerReady(seat.worker))
+        elif seat.state is State.READY and seat.sharing:
+            self.tell(events.WorkerShared(seat.worker))
+        elif seat.state is State.DRAINING:
+            self.tell(events.WorkerDrained(seat.worker))
+        elif seat.state is State.STOPPING and seat.worker in self.alive:
+            self.end(seat.worker, 0)
+
+
+Peaceful.TestCase.settings = settings(
+    max_examples=50, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestPeacefulProperties = Peaceful.TestCase
