@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test lint bench soak setup clean
+.PHONY: demo test lint bench soak pictures setup clean
 
 setup: $(VENV)/.ready
 
@@ -28,6 +28,9 @@ test: setup lint
 
 bench: setup
 	$(BIN)/python -m benchmarks
+
+pictures: setup
+	$(BIN)/python docs/pictures.py
 
 soak: setup
 	tests/install-spin

@@ -80,25 +80,56 @@ def status(content: dict[str, Any]) -> RenderableType:
     return Group(*parts)
 
 
-def claims(entries: Iterable[dict[str, Any]], *, rows: int | None = None) -> RenderableType:
-    """Claims, at most `rows` of them."""
-    table = _table("server", "session", "state", "worker", "incarnation", "opened", "last used", "digest")
+CLAIM_LAYOUTS = (
+    ("server", "session", "state", "worker", "incarnation", "opened", "last used", "digest"),
+    ("server", "session", "state", "worker", "incarnation", "opened ago", "used ago", "digest"),
+    ("server", "session", "state", "worker", "incarnation", "opened ago", "used ago"),
+    ("session", "state", "worker", "opened ago", "used ago"),
+)
+"""What a line about a claim says, from wide terminals to narrow ones."""
+
+CLAIM_WIDTHS = {"session": 11, "state": 5, "opened": 20, "last used": 20, "digest": 32}
+
+
+def claims(
+    entries: Iterable[dict[str, Any]], *, now: float, rows: int | None = None, width: int | None = None
+) -> RenderableType:
+    """Claims, at most `rows` of them, in lines of at most `width`; `now` in wall seconds."""
     entries = iter(entries)
-    for entry in itertools.islice(entries, rows):
-        table.add_row(
-            escape(entry["server"]),
-            escape(f"{entry['session']}..." if entry["session"] else "-"),
-            _state(entry["state"]),
-            _or_dash(entry["worker"]),
-            _or_dash(entry["incarnation"]),
-            _or_dash(entry["opened_at"]),
-            _or_dash(entry["last_used_at"]),
-            entry["digest"],
-        )
-    more = sum(1 for _ in entries)
-    total = table.row_count + more
-    words = f"{total} claim{'' if total == 1 else 's'}" + (f", the first {table.row_count} shown" if more else "")
+    shown = list(itertools.islice(entries, rows))
+    servers = max((len(entry["server"]) for entry in shown), default=0)
+    widths = CLAIM_WIDTHS | {"server": max(servers, len("server"))}
+    layout = next(
+        (layout for layout in CLAIM_LAYOUTS if width is None or _width(layout, widths) <= width), CLAIM_LAYOUTS[-1]
+    )
+    table = _table(*layout)
+    for entry in shown:
+        cells: dict[str, RenderableType] = {
+            "server": escape(entry["server"]),
+            "session": escape(f"{entry['session']}..." if entry["session"] else "-"),
+            "state": _state(entry["state"]),
+            "worker": _or_dash(entry["worker"]),
+            "incarnation": _or_dash(entry["incarnation"]),
+            "opened": _or_dash(entry["opened_at"]),
+            "last used": _or_dash(entry["last_used_at"]),
+            "opened ago": _ago(entry["opened_at"], now),
+            "used ago": _ago(entry["last_used_at"], now),
+            "digest": entry["digest"],
+        }
+        table.add_row(*(cells[column] for column in layout))
+    total = len(shown) + sum(1 for _ in entries)
+    words = f"{total} claim{'' if total == 1 else 's'}" + (
+        f", the first {len(shown)} shown" if total > len(shown) else ""
+    )
     return Group(table, Text(words)) if total else Text("no claims")
+
+
+def _width(layout: tuple[str, ...], widths: dict[str, int]) -> int:
+    return sum(widths.get(column, len(column)) + 3 for column in layout) + 1
+
+
+def _ago(text: str | None, now: float) -> str:
+    return "-" if text is None else age(max(0.0, now - seconds_of(text)))
 
 
 def one_claim(entries: Iterable[dict[str, Any]], *, now: float) -> RenderableType:
@@ -146,4 +177,4 @@ def _death(owner: dict[str, Any], now: float) -> str:
 
 
 def _when(text: str | None, now: float) -> str:
-    return "-" if text is None else f"{text}, {age(max(0.0, now - seconds_of(text)))} ago"
+    return "-" if text is None else f"{text}, {_ago(text, now)} ago"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -18,8 +18,7 @@ from ops.times import age, iso
 BAR_CELLS = 24
 GAP_CELLS = 3  # of rich between two columns
 STALE_SECONDS = 5.0  # ten beats
-HEADER_LINES = 4
-SERVER_LINES = 6  # title, claims, head and rule of the table, the line of totals, a blank one
+SERVER_LINES = 5  # beside the rows: a blank one, title, claims, head and rule of the table
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +82,16 @@ def frame(
         wall: the time of day, seconds
 
     """
-    parts: list[RenderableType] = [*_header(service, wall)]
+    header = _header(service, wall)
+    parts: list[RenderableType] = [*header]
     if sample is None:
         return Group(*parts)
     speed = rates(before, sample)
-    rows = _rows_for(sample, height)
+    rows = None
+    if height is not None:
+        taken = sum(1 if line.no_wrap else len(line.wrap(Console(width=width), width)) for line in header)
+        servers = max(len(sample.servers), 1)
+        rows = max((height - taken) // servers - SERVER_LINES, 2)
     for server in sample.servers:
         parts += [Text(""), *_server(server, speed, width, rows)]
     return Group(*parts)
@@ -117,14 +121,6 @@ def _header(service: Service, wall: float) -> list[Text]:
     elif service.state == "starting":
         lines.append(Text(f"supervisor {pid} is starting", style="yellow"))
     return lines
-
-
-def _rows_for(sample: Sample, height: int | None) -> int | None:
-    """How many workers of each server fit."""
-    if height is None:
-        return None
-    servers = max(len(sample.servers), 1)
-    return max((height - HEADER_LINES - SERVER_LINES * servers) // servers, 1)
 
 
 def _server(
@@ -185,7 +181,7 @@ def _fitting(
     """Those that are shown, and those that are not: a worker that is not well always comes first."""
     if rows is None or len(workers) <= rows:
         return workers, ()
-    wanted = sorted(workers, key=lambda worker: (worker.state == "ready", worker.index))[:rows]
+    wanted = sorted(workers, key=lambda worker: (worker.state == "ready", worker.index))[: rows - 1]
     kept = {id(worker) for worker in wanted}
     return [one for one in workers if id(one) in kept], [one for one in workers if id(one) not in kept]
 

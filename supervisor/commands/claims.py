@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
 from rich.live import Live
 
 from ops import tables
@@ -54,7 +54,8 @@ def command(config: str, session_id: str | None, *, as_json: bool, watch: bool, 
         if as_json:
             _print_list(entries)
         else:
-            wide_console().print(_rendered(entries, one=session_id is not None))
+            console = wide_console()
+            console.print(_rendered(entries, console, one=session_id is not None))
     return 0
 
 
@@ -72,8 +73,11 @@ def _views(config: str, filters: dict[str, Any], *, tell: bool = True) -> Iterat
         yield views
 
 
-def _rendered(entries: Iterator[JsonObject], *, one: bool, rows: int | None = None) -> RenderableType:
-    return tables.one_claim(entries, now=time.time()) if one else tables.claims(entries, rows=rows)
+def _rendered(entries: Iterator[JsonObject], console: Console, *, one: bool, rows: int | None = None) -> RenderableType:
+    if one:
+        return tables.one_claim(entries, now=time.time())
+    width = console.width if console.is_terminal else None  # a program gets all of it
+    return tables.claims(entries, now=time.time(), rows=rows, width=width)
 
 
 def _print_list(entries: Iterator[JsonObject]) -> None:
@@ -98,7 +102,7 @@ def _watch(config: str, filters: dict[str, Any], *, as_json: bool) -> int:
                 with _views(config, filters, tell=number == 0) as views:
                     rows = max(5, console.height - 6)
                     one = filters["session"] is not None
-                    live.update(_rendered(views.claims(**filters), one=one, rows=rows), refresh=True)
+                    live.update(_rendered(views.claims(**filters), console, one=one, rows=rows), refresh=True)
                 time.sleep(WATCH_SECONDS)
     except KeyboardInterrupt:
         return 0

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ops import top
+from ops import tables, top
 from ops.sample import Rates, Sample, ServerSample, WorkerSample, rates
 from ops.service import Service, State
 
@@ -91,7 +91,7 @@ def test_an_unusual_supervisor_is_said(state: State, words: str) -> None:
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 132, 200])
-@pytest.mark.parametrize(("height", "servers"), [(14, 1), (24, 1), (24, 2), (50, 3)])
+@pytest.mark.parametrize(("height", "servers"), [(11, 1), (14, 1), (24, 1), (24, 2), (50, 3)])
 def test_a_frame_fits_its_terminal(width: int, height: int, servers: int) -> None:
     """Narrow ones lose columns, low ones rows; a worker that is not well is never among those."""
     workers = [worker(index, requests=10**9, sessions=12345, relayed_in=10**7) for index in range(120)]
@@ -108,7 +108,7 @@ def test_a_frame_fits_its_terminal(width: int, height: int, servers: int) -> Non
         assert word in heads
     rows = [line.split() for line in shown if re.match(r" *\d+ ", line)]
     numbers = [row[0] for row in rows]
-    if height > 14:
+    if height > 11:
         assert numbers.count("77") == numbers.count("119") == servers
         assert sum(f"and {120 - len(rows) // servers} more workers: ready" in line for line in shown) == servers
 
@@ -118,3 +118,35 @@ def test_all_is_shown_where_there_is_room() -> None:
     shown = lines(sample(1.0, *(worker(index) for index in range(120))))
     assert sum(line.strip()[:1].isdigit() for line in shown) == 120
     assert "more workers" not in "\n".join(shown)
+
+
+@pytest.mark.parametrize("height", [8, 9, 10, 12])
+def test_no_room_is_given_away(height: int) -> None:
+    """Four workers are shown where four fit, and otherwise as many as leave room for the line about the others."""
+    shown = lines(sample(1.0, *(worker(index) for index in range(4))), height=height)
+    rows = sum(line.strip()[:1].isdigit() for line in shown)
+    assert (len(shown), rows) == ((10, 4) if height >= 10 else (height, height - 7))
+
+
+@pytest.mark.parametrize(
+    ("width", "heads"),
+    [
+        (None, "server session state worker incarnation opened last used digest"),
+        (140, "server session state worker incarnation opened last used digest"),
+        (120, "server session state worker incarnation opened ago used ago digest"),
+        (90, "server session state worker incarnation opened ago used ago"),
+        (60, "session state worker opened ago used ago"),
+    ],
+)
+def test_claims_fit_their_terminal(width: int | None, heads: str) -> None:
+    """Narrow ones lose what matters least, and nothing is cut."""
+    entry = {"server": "counter", "session": "0f8fad5b", "state": "live", "worker": 119, "incarnation": 123456}
+    entry |= {"opened_at": "2027-01-15T08:00:00Z", "last_used_at": "2027-01-15T08:01:00Z", "digest": "0" * 32}
+    console = Console(width=width or 200, file=io.StringIO(), color_system=None)
+    console.print(tables.claims([entry] * 3, now=1_800_000_100, rows=2, width=width))
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    found = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+    assert found[0] == heads
+    assert "\u2026" not in text
+    assert found[-1] == "3 claims, the first 2 shown"
+    assert ("1 min" in text or "2 min" in text or "100 s" in text) is ("ago" in heads)
