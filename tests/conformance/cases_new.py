@@ -17,6 +17,7 @@ from conformance.script import (
     Leave,
     Mark,
     NothingNew,
+    Open,
     T,
 )
 
@@ -68,6 +69,7 @@ NEW = [
             Ask(0, SEED, ran=0, body={T: "place-1"}),
             Ask(0, SEED, ran=2, body={T: "place-2"}),
             Ask(0, VERIFY, cookie="c", ran=2),
+            Open(2, 1),
             Ask(0, "POST /reset", ran=2),
             Ask(1, SEED, body={T: "place-1"}, ran=0),
         ],

@@ -132,6 +132,12 @@ class MemoryFleet:
         """The digests of all live claims."""
         return {digest for digest, claim in self.segment.table.dump() if claim.state == "live"}
 
+    def open_sessions(self, index: int) -> int:
+        """How many a worker shows."""
+        row = self.segment.ring.row(self.workers[index].incarnation)
+        assert row is not None
+        return row.sessions
+
     def private_sockets(self) -> int:
         """How many there are."""
         return sum(path.is_socket() for path in self.folder.iterdir())

@@ -22,6 +22,7 @@ from conformance.script import (
     Leave,
     Mark,
     NothingNew,
+    Open,
     Outlives,
     PrivateSockets,
     Step,
@@ -61,6 +62,9 @@ class Fleet(Protocol):
 
     def live(self) -> set[str]:
         """The digests of all live claims."""
+
+    def open_sessions(self, index: int) -> int:
+        """How many a worker shows."""
 
     def private_sockets(self) -> int:
         """How many there are."""
@@ -107,6 +111,8 @@ class Player:
             case Outlives(session, other):
                 await self.settled(self.id_of(other), None)
                 assert isinstance(self.fleet.holder(self.id_of(session)), int), "its claim has ended"
+            case Open(worker, number):
+                await self.counted(worker, number)
             case Mark():
                 self.before = self.fleet.live()
             case NothingNew():
@@ -119,6 +125,13 @@ class Player:
         end = time.monotonic() + SLACK_SECONDS + WINDOW
         while (holder := self.fleet.holder(session)) != by:
             assert time.monotonic() < end, f"held by {holder}, expected {by}"
+            await asyncio.sleep(0.01)
+
+    async def counted(self, worker: int, number: int) -> None:
+        """Wait until a worker shows so many open sessions: it does a moment after its reply."""
+        end = time.monotonic() + SLACK_SECONDS
+        while (found := self.fleet.open_sessions(worker)) != number:
+            assert time.monotonic() < end, f"{found} open sessions, expected {number}"
             await asyncio.sleep(0.01)
 
     async def nothing_new(self) -> None:

@@ -92,6 +92,10 @@ class ProcessFleet:
         with self.service.segment() as segment:
             return {digest for digest, claim in segment.table.dump() if claim.state == "live"}
 
+    def open_sessions(self, index: int) -> int:
+        """How many a worker shows."""
+        return next(int(row.sessions) for row in self.service.rows().values() if row.index == index)
+
     def private_sockets(self) -> int:
         """How many there are."""
         return sum(path.is_socket() and path.name != "control.sock" for path in self.service.runtime_dir.iterdir())

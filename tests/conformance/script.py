@@ -107,6 +107,14 @@ class Outlives:
 
 
 @dataclass(frozen=True)
+class Open:
+    """Wait until a worker shows so many sessions that have not ended."""
+
+    worker: int
+    number: int
+
+
+@dataclass(frozen=True)
 class Mark:
     """Remember which claims there are."""
 
@@ -123,7 +131,7 @@ class PrivateSockets:
     number: int
 
 
-Step = Ask | Together | Leave | Kill | Held | HeldByOne | Later | Outlives | Mark | NothingNew | PrivateSockets
+Step = Ask | Together | Leave | Kill | Held | HeldByOne | Later | Outlives | Open | Mark | NothingNew | PrivateSockets
 
 
 @dataclass(frozen=True)
