@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Callable
@@ -15,7 +16,8 @@ from supervisor.commands.asking import ask
 
 Make = Callable[..., Service]
 MEMORY_MIB = 4.0
-"""How much the supervisor's memory may differ: pages that the allocator has not given back yet."""
+"""How much the supervisor's memory may differ: the allocator fills its pages differently each time. It settles within the
+first 60 reloads, some 3 MiB above the start."""
 
 
 def counts(service: Service) -> dict[str, object]:
@@ -56,19 +58,21 @@ def reload(service: Service, number: int, first: int = 0) -> None:
 
 
 @pytest.mark.parametrize(
-    "number", [10, pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])], ids=["10", "200"]
+    ("warm", "number"),
+    [(2, 10), pytest.param(40, 200, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])],
+    ids=["10", "200"],
 )
-def test_reloads_under_load_leave_nothing(service: Make, tmp_path: Path, number: int) -> None:
+def test_reloads_under_load_leave_nothing(service: Make, tmp_path: Path, warm: int, number: int) -> None:
     """Every episode right, and descriptors, threads, processes, sockets, segments and memory as before."""
     code = tmp_path / "code"
     write_app(code, "one")
     running = service("mine:app", **options(code, workers=2)).start()
     supervisor = running.facts["pid"]
-    reload(running, 2)
+    reload(running, warm)
     eventually(lambda: at_rest(running, 2), "the first generations' end")
     before, memory = counts(running), resident_mib(supervisor)
     with Load(running, players=2, steps=2) as load:
-        reload(running, number, first=2)
+        reload(running, number, first=warm)
     load.assert_all_right()
     eventually(lambda: at_rest(running, 2), "the last generation's end")
     after, grown = counts(running), resident_mib(supervisor) - memory
@@ -95,8 +99,9 @@ def test_500_deaths_leave_nothing(service: Make, tmp_path: Path) -> None:
         while killed < 500:
             for pid, row in running.rows().items():
                 if row.state.name == "READY":
-                    os.kill(pid, signal.SIGKILL)
-                    killed += 1
+                    with contextlib.suppress(ProcessLookupError):  # seen dead by the kernel, not yet by the supervisor
+                        os.kill(pid, signal.SIGKILL)
+                        killed += 1
             eventually(lambda: any(row.state.name == "READY" for row in running.rows().values()), "a replacement")
     eventually(lambda: at_rest(running, 4), "the last replacements")
     after, grown = counts(running), resident_mib(supervisor) - memory
