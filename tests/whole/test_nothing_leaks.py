@@ -16,8 +16,8 @@ from supervisor.commands.asking import ask
 
 Make = Callable[..., Service]
 MEMORY_MIB = 4.0
-"""How much the supervisor's memory may differ: the allocator fills its pages differently each time. It settles within the
-first 60 reloads, some 3 MiB above the start."""
+"""How much the supervisor's memory may differ: the allocator fills its pages differently each time. It settles within
+the first 60 reloads, some 3 MiB above the start."""
 
 
 def counts(service: Service) -> dict[str, object]:
