@@ -33,7 +33,7 @@ from rich.table import Table
 from shmclaims import Handle, RowState, Segment
 
 OUT = Path(__file__).parent / "out"
-BATCH = 200  # operations in one measurement: the clock's own time is 1/1000 of it
+BATCH = 200  # operations in one measurement: more, and most are cut by the scheduler on a busy machine
 OPERATIONS = ("lookup", "miss", "claim", "release")
 AIM = "aim for a lookup hit: 2 us or less, and 0.8 of the file's time or less"
 CONTENT = b"7 2 1700000000\n"  # what such a file would say: incarnation, index, time

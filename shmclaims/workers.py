@@ -43,6 +43,7 @@ _CLAIMS, _UNSEEDED, _CONNECTIONS = Row.CLAIMS.value, Row.UNSEEDED.value, Row.CON
 _HEARTBEAT, _HEARTBEAT_AT = Row.HEARTBEAT.value, Row.HEARTBEAT_AT.value
 _EXIT, _REASON, _RSS_BYTES = Row.EXIT.value, Row.REASON.value, Row.RSS_BYTES.value
 _TEXT = struct.Struct(f"={REASON_WORDS}Q")
+_ROW_AT = tuple(row_word(number) for number in range(ROWS))
 COUNTER_MASK = (1 << 64) - 1
 
 
@@ -202,7 +203,7 @@ class WorkerRing:
 
     def is_live(self, incarnation: int) -> bool:
         """Whether the incarnation lives: the one judge of it, for lookup, claim, repair, sweep and register alike."""
-        word: int = self._words[RING_WORD + incarnation % ROWS * ROW_WORDS]
+        word: int = self._words[_ROW_AT[incarnation % ROWS]]
         return _FREE < word - (incarnation << 8) < _DEAD  # another incarnation's word is 256 away or more
 
     def row(self, incarnation: int) -> RowView | None:
