@@ -30,8 +30,9 @@ def add_problems(document: Document, folder: str) -> None:
     for name, server in servers.items():
         path: Path = ("servers", name)
         _check_affinity(document, path, server)
+        chdir = os.path.normpath(os.path.join(folder, str(server.get("chdir") or "")))
         for key, value in _mapping(server.get("uvicorn")).items():
-            if problem := uvicorn_options.problem(key, value):
+            if problem := uvicorn_options.problem(key, value, chdir):
                 document.complain((*path, "uvicorn", key), problem)
     _check_binds(document, servers, folder)
     _check_socket_paths(document, data, servers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import os
 import typing
 from typing import Any
 
@@ -36,8 +37,8 @@ REFUSED: dict[str, str] = {
 }
 
 
-def problem(name: str, value: Any) -> str | None:
-    """What is wrong with one key below `uvicorn`, or None."""
+def problem(name: str, value: Any, folder: str) -> str | None:
+    """What is wrong with one key below `uvicorn`, or None. `folder` is where its workers will be."""
     import uvicorn
 
     parameters = inspect.signature(uvicorn.Config).parameters
@@ -49,9 +50,18 @@ def problem(name: str, value: Any) -> str | None:
         return shape_tail("an unknown key", expected, f"did you mean {close[0]}?" if close else "")
     if isinstance(value, str) and name == "ssl_version":
         return shape_tail(describe(value), "a whole number")
-    if name == "log_config" and value is not None and not isinstance(value, dict | str):
-        return shape_tail(describe(value), "a mapping as logging.config.dictConfig takes it, or the path of a file")
+    if name == "log_config" and value is not None:
+        return _wrong_log_config(value, folder)
     return _wrong_type(name, value)
+
+
+def _wrong_log_config(value: Any, folder: str) -> str | None:
+    """Its content is judged where it is applied, in a worker: to try it here would open its files."""
+    if isinstance(value, str) and not os.path.isfile(os.path.join(folder, value)):
+        return shape_tail(f"{value!r}, which is no file", f"the path of one, from {folder}")
+    if not isinstance(value, dict | str):
+        return shape_tail(describe(value), "a mapping as logging.config.dictConfig takes it, or the path of a file")
+    return None
 
 
 def _wrong_type(name: str, value: Any) -> str | None:
