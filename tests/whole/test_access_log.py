@@ -19,16 +19,11 @@ from whole.harness import Connection, Service, eventually
 Made = Callable[..., Service]
 
 
-@pytest.fixture(scope="module", params=["httptools", "h11"])
-def gym(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service of three workers that logs JSON, once with each of uvicorn's HTTP protocols."""
+@pytest.fixture(scope="module")
+def gym(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service of three workers that logs JSON."""
     service = Service(
-        tmp_path_factory.mktemp(request.param),
-        "whole.apps:gym",
-        workers=3,
-        uvicorn={"http": request.param},
-        health="/healthz",
-        log={"format": "json"},
+        tmp_path_factory.mktemp("gym"), "whole.apps:gym", workers=3, health="/healthz", log={"format": "json"}
     )
     service.start()
     yield service
@@ -240,10 +235,15 @@ def test_an_id_in_the_address_is_cut_as_well(service: Made) -> None:
 
 @pytest.mark.parametrize(
     ("options", "expected"),
-    [({"access_log": False}, 0), ({"log_level": "warning"}, 0), ({"log_level": "info", "use_colors": True}, 1)],
+    [
+        ({"http": "h11"}, 1),
+        ({"access_log": False}, 0),
+        ({"log_level": "warning"}, 0),
+        ({"log_level": "info", "use_colors": True}, 1),
+    ],
 )
-def test_uvicorns_settings_switch_it_off(service: Made, options: dict[str, Any], expected: int) -> None:
-    """access_log and log_level are uvicorn's; our own lines keep the config's level."""
+def test_uvicorns_settings_are_heard(service: Made, options: dict[str, Any], expected: int) -> None:
+    """One line with either protocol, none by access_log or log_level; our own lines keep the config's level."""
     made = service("whole.apps:gym", workers=1, uvicorn=options, log={"level": "debug"}).start()
     path = unique("/whoami")
     assert made.connect().ask("GET", path)[0] == 200
@@ -253,7 +253,7 @@ def test_uvicorns_settings_switch_it_off(service: Made, options: dict[str, Any],
     assert "worker 0 is ready" in text
     if expected:
         line = next(line for line in text.splitlines() if path in line)
-        assert " \x1b[32mINFO    \x1b[0m app.0[" in line
+        assert (" \x1b[32mINFO    \x1b[0m app.0[" in line) is ("use_colors" in options)
         assert "\x1b" not in next(line for line in text.splitlines() if "supervisor[" in line)
         assert line.split(" in ")[0].endswith(f'"GET {path} HTTP/1.1" 200')
         assert line.endswith(" session=- worker=0 owner=0")
