@@ -113,6 +113,11 @@ class Routing:
             except TimeoutError:
                 return
 
+    def end_relays(self) -> None:
+        """End the relayed requests that still run here: their apps get http.disconnect."""
+        if self._server is not None:
+            self._server.close()
+
     async def close(self) -> None:
         """Close the private socket and the pooled connections."""
         if self._server is not None:

@@ -35,6 +35,9 @@ logger = logging.getLogger("gym_supervise.worker")
 
 BOOT_FAILED = 3
 
+PATIENCE_SECONDS = 0.5
+"""After Finish: what runs then has had its time already, graceful_seconds or drain_seconds of it."""
+
 
 def main(spec: WorkerSpec) -> int:
     """Run one worker to its end, in a process just forked for it. Returns its exit status."""
@@ -94,7 +97,7 @@ class Worker:
         config = uvicorn.Config(self.closing, **options)
         config.load()
         logs.settle()
-        self.server = Server(config, opens=self._open, drains=self._end_relays)
+        self.server = Server(config, opens=self._open, drains=self.routing.drain, tells=self.routing.end_relays)
         self._heartbeat = Heartbeat(self.routing.row, self._connections)
         self._stopping = False
         self._serving: asyncio.Task[None] | None = None
@@ -141,11 +144,6 @@ class Worker:
             self.server.accept(listener, mine=self._connections, fewest=lambda: ring.fewest_connections(me))
         self.routing.router.ready = True
         messages.send(self.spec.link, messages.Ready())
-
-    async def _end_relays(self) -> None:
-        """Before the lifespan's shut-down: relayed requests that are in flight here end first."""
-        self._stop_accepting()
-        await self.routing.drain(self.server.config.timeout_graceful_shutdown or 0)
 
     def _connections(self) -> int:
         count = len(self.server.server_state.connections)
@@ -233,6 +231,6 @@ class Worker:
         self._end(self.spec.server.timeouts.graceful_seconds)
 
     def _end(self, seconds: float) -> None:
-        self.server.finish(seconds)
+        self.server.finish(seconds, patience_seconds=min(PATIENCE_SECONDS, seconds / 4))
         if not self.routing.router.ready and self._serving is not None:
             self._serving.cancel()  # a start-up may never end, and nothing of this worker is in use yet

@@ -26,12 +26,17 @@ since its request is on its way or unread; a socket unit promises that nobody se
 """
 
 
+LAST_SECONDS = 0.5
+"""Of the time that an end may take, or half of it: for the lifespan's shut-down, when all else is cancelled."""
+
+
 class Server(uvicorn.Server):
     """A uvicorn server that opens its listeners when told, and stops on a command instead of a signal.
 
-    `opens` is awaited once the app's lifespan start-up is done, `drains` before its shut-down; `started` and
-    `server_state` are uvicorn's. On SIGTERM uvicorn raises the signal again at its end and so ends with -15 before
-    anything after `serve` could run: signals are the worker's affair here.
+    `opens` is awaited once the app's lifespan start-up is done, `drains` before its shut-down, with the seconds that it
+    may take; `tells` tells relayed requests that it is over. `started` and `server_state` are uvicorn's. On SIGTERM
+    uvicorn raises the signal again at its end and so ends with -15 before anything after `serve` could run: signals are
+    the worker's affair here.
     """
 
     def __init__(
@@ -39,11 +44,15 @@ class Server(uvicorn.Server):
         config: uvicorn.Config,
         *,
         opens: Callable[[], Awaitable[None]],
-        drains: Callable[[], Awaitable[None]],
+        drains: Callable[[float], Awaitable[None]],
+        tells: Callable[[], None],
     ) -> None:
         super().__init__(config)
         self._opens = opens
         self._drains = drains
+        self._tells = tells
+        self._cancel_at = 0.0  # of the loop's clock
+        self._telling: asyncio.TimerHandle | None = None
         self._acceptors: list[Acceptor] = []
         self._first_requests_until: float | None = None  # of the loop's clock; None: it does not stop
 
@@ -63,8 +72,11 @@ class Server(uvicorn.Server):
         while self._expecting:
             self._end_connections()
             await asyncio.sleep(QUIET_POLL_SECONDS)
-        await self._drains()
+        await self._drains(self._left)
+        self.config.timeout_graceful_shutdown = self._left  # type: ignore[assignment]  # asyncio.wait_for takes fractions
         await super().shutdown(sockets=sockets)
+        if self._telling is not None:
+            self._telling.cancel()
 
     def accept(self, listener: socket.socket, *, mine: Callable[[], int], fewest: Callable[[], int]) -> None:
         """Accept public connections from a shared listener."""
@@ -101,10 +113,25 @@ class Server(uvicorn.Server):
             self._end_connections()  # also those that were still in their handshake when the listener closed
             await asyncio.sleep(QUIET_POLL_SECONDS)
 
-    def finish(self, seconds: float) -> None:
-        """End: shut the lifespan down once what runs has ended, or after `seconds`."""
-        self.config.timeout_graceful_shutdown = seconds  # type: ignore[assignment]  # asyncio.wait_for takes fractions
+    def finish(self, seconds: float, *, patience_seconds: float) -> None:
+        """End within `seconds`: what runs after `patience_seconds` is told, then cancelled, then the lifespan ends."""
+        loop = asyncio.get_running_loop()
+        self._cancel_at = loop.time() + seconds - min(LAST_SECONDS, seconds / 2)
+        self._telling = loop.call_later(patience_seconds, self._tell)
         self.should_exit = True
+
+    @property
+    def _left(self) -> float:
+        return max(self._cancel_at - asyncio.get_running_loop().time(), 0.0)
+
+    def _tell(self) -> None:
+        """Apps that still run hear that their client is gone: http.disconnect, or a WebSocket closed with 1012."""
+        for connection in list(self.server_state.connections):
+            if hasattr(connection, "cycle"):
+                connection.transport.close()
+            else:
+                connection.shutdown()
+        self._tells()
 
     def _end_connections(self) -> None:
         for connection in list(self.server_state.connections):
