@@ -16,7 +16,8 @@ Examples:
   SECRET=... gym-supervise serve /etc/my-env/config.yaml
 
 \b
-Signals: TERM or INT stop gracefully, a second one at once; QUIT at once.
+Signals: TERM or INT stop gracefully, a second one at once; QUIT at once;
+USR1 opens log files anew.
 """
 
 

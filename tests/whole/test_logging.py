@@ -165,6 +165,32 @@ def test_usr1_to_every_process_ends_none(service: Made) -> None:
     assert "is gone" not in made.log.read_text() + other.log.read_text()
 
 
+def test_level_and_form_follow_a_reload(service: Made) -> None:
+    """In the supervisor, in new workers, and in those that still drain."""
+    made = service("whole.log_app:gym", workers=1, log={"level": "info"}).start()
+    connection = made.connect()
+    _, headers, body = connection.ask("POST", "/seed_session", body={"n": 1})
+    cookie, owner = {"cookie": headers["set-cookie"].split(";")[0]}, json.loads(body)["pid"]
+    config = json.loads(made.config.read_text())
+    made.config.write_text(json.dumps(config | {"log": {"level": "warning", "format": "json"}}))
+    done = made.run("reload")
+    assert done.returncode == 0, done.stderr
+    mark = len(made.log.read_text())
+    text = uuid4().hex
+    _, _, pid = made.connect().ask("GET", f"/say?text={text}", headers=cookie)
+    assert int(pid) == owner
+    os.kill(next(pid for pid in made.rows() if pid != owner), signal.SIGKILL)
+    eventually(lambda: "is gone" in made.log.read_text()[mark:], "the supervisor's warning")
+    entries = [json.loads(line) for line in made.log.read_text()[mark:].splitlines()]
+    said = {entry["role"]: entry for entry in entries if text in entry["message"] or "is gone" in entry["message"]}
+    assert (said["app.0"]["pid"], said["app.0"]["message"]) == (owner, text)
+    assert said["supervisor"]["level"] == "warning"
+    assert {entry["level"] for entry in entries} == {"warning"}
+    made.wait_ready()
+    made.signal(signal.SIGTERM)
+    made.wait()
+
+
 def test_a_file_that_cannot_be_opened_anew_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Its folder is gone: said, and the old file keeps its lines. A handler that waits for its first line is left."""
     folder = tmp_path / "logs"
