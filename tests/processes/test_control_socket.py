@@ -172,13 +172,27 @@ def test_an_answer_may_come_later(served: Served) -> None:
 
 def test_a_late_answer_finds_its_client_gone(served: Served) -> None:
     """It goes nowhere, and never to a later connection with the same descriptor."""
-    served.client(b'{"command": "later"}\n').close()
+    first = served.client(b'{"command": "later"}\n')
     served.turn()
-    after = served.client(b'{"command": "later"}\n')
+    (descriptor,) = served.control._connections
+    after = socket.socket(socket.AF_UNIX)
+    after.settimeout(5)
+    first.close()
     served.turn()
+    filled = []
+    while (lowest := os.dup(0)) < descriptor:
+        filled.append(lowest)
+    os.close(lowest)
+    after.connect(str(served.path))
+    after.sendall(b'{"command": "later"}\n')
+    served.turn()
+    assert list(served.control._connections) == [descriptor]
     served.owed[0]({"ok": True, "for": "nobody"})
     served.owed[1]({"ok": True, "for": "after"})
     assert reply(after) == {"ok": True, "for": "after"}
+    after.close()
+    for one in filled:
+        os.close(one)
 
 
 def test_a_command_that_fails_is_answered_so(served: Served, caplog: pytest.LogCaptureFixture) -> None:

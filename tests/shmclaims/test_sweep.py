@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from model.herd import Herd
 
@@ -199,3 +201,19 @@ def test_a_busy_stripe_is_said_and_changes_nothing(herd: Herd) -> None:
         sweep.retire(found[0])
     herd.segment.words[flag_word(0)] = 0
     assert sweep.retire(found[0])
+
+
+def test_a_claim_that_ends_while_it_is_found_is_none(herd: Herd, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is found and what names it belong together: the slot is read again after its control word."""
+    herd.play(herd.register())
+    table = herd.segment.table
+    handle = table.try_claim(b"session", now=DIED)
+    search = table._search
+
+    def ends_meanwhile(*place: Any) -> Any:
+        found = search(*place)
+        table.try_release(handle)
+        return found
+
+    monkeypatch.setattr(table, "_search", ends_meanwhile)
+    assert table.find(table.digest(b"session")) is None
