@@ -68,6 +68,7 @@ class Watch:
         self._configs = configs
         self._pulses: dict[Worker, _Pulse] = {}
         self._due = 0.0
+        self._look_at: float | None = None  # when stacks that were asked for may have come
 
     def step(self, now: float) -> list[events.WorkerStalled | events.RecycleDue]:
         """Do what is due."""
@@ -78,15 +79,15 @@ class Watch:
             self._pulses = {worker: pulse for worker, pulse in self._pulses.items() if worker in self._live()}
             for worker, child in self._live().items():
                 found += self._tick(worker, child, now, late=late)
-        for worker, pulse in self._pulses.items():
-            if pulse.until is not None:
-                found += self._look_for_stacks(worker, pulse, now)
+        asked = [(worker, pulse) for worker, pulse in self._pulses.items() if pulse.until is not None]
+        for worker, pulse in asked if self._look_at is not None and now >= self._look_at else ():
+            found += self._look_for_stacks(worker, pulse, now)
+        self._look_at = now + STACKS_LOOK_SECONDS if asked else None
         return found
 
     def next_timer(self) -> float:
         """When to call `step`."""
-        asked = any(pulse.until is not None for pulse in self._pulses.values())
-        return self._due - TICK_SECONDS + STACKS_LOOK_SECONDS if asked else self._due
+        return self._due if self._look_at is None else min(self._due, self._look_at)
 
     def _tick(
         self, worker: Worker, child: Child, now: float, *, late: bool
