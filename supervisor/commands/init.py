@@ -55,9 +55,13 @@ servers:
     boot_tries: 5                   # failed boots in a row before the service ends with status 3
     timeouts:
       boot_seconds: 120             # import and start-up of the app
-      stall_seconds: 60             # a worker stopped inside the claim table for so long is killed
+      stall_seconds: 60             # without a heartbeat for so long a worker is killed
       graceful_seconds: 30          # requests in flight at a stop
+      drain_seconds: 300            # sessions of a worker that is replaced
       claim_seconds: 5              # waiting for the claim table before a 503
+    # recycle:                      # replace a worker, after its sessions have ended, when it
+    #   max_requests: 100000        # has served so many
+    #   max_rss_mib: 2048           # has grown so large
 
 log:
   level: info                       # debug, info, warning, error, critical

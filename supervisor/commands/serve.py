@@ -17,6 +17,7 @@ Examples:
 
 \b
 Signals: TERM or INT stop gracefully, a second one at once; QUIT at once;
+HUP reloads config and code; TTIN and TTOU are one worker more and one less;
 USR1 opens log files anew.
 """
 
