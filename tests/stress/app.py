@@ -6,7 +6,6 @@ once. Each worker appends the ids of the sessions it creates to a file of its ow
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator
@@ -66,11 +65,15 @@ class Server:
         return self.sessions.get(request.session["session_id"]) or self.create(request)
 
     async def seed(self, request: Request) -> Response:
-        """Start a session, or fail as the body says: before the reply (500) or in its middle (cut), or late (slow)."""
+        """Start a session, or fail as the body says: before the reply (500), in its middle (cut), or without a client
+        that would get it (left).
+        """
         body = await request.json()
         if not body.get("lazy"):
             self.create(request, body.get("initial_count", 0))
-        await asyncio.sleep(body.get("slow", 0))
+        if body.get("fail") == "left":
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
         if body.get("fail") == "500":
             raise RuntimeError("asked for")
         if body.get("fail") == "cut":

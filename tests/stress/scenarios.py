@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
+import httpx2
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
 from stress.client import FIELD, Http, Lost, Session, Wrong
 
 STEPS = 3
-SLOW_SECONDS = 1.0
-DROP_SECONDS = 0.1  # a client that goes away so long after its request has gone before the reply, busy as it may be
+DROP_SECONDS = 0.05  # after its request a client goes away; the app replies when it hears of that
 
 Attempt = Callable[[Http, int], Awaitable[None]]
 
@@ -94,7 +96,7 @@ async def dropped_seed(http: Http, number: int) -> None:
     """The client goes away before the reply, or gets half of it; it seeds again without a cookie."""
     session = Session(http, number, typed=True)
     if number % 2:
-        await http.drop("/seed_session", session.seed_body(slow=SLOW_SECONDS), seconds=DROP_SECONDS)
+        await http.drop("/seed_session", session.seed_body(fail="left"), seconds=DROP_SECONDS)
     elif await http.post_once("/seed_session", session.seed_body(fail="cut")) is not None:
         raise Wrong("a reply that was cut off looked whole")
     await session.seed()
@@ -104,7 +106,7 @@ async def dropped_seed(http: Http, number: int) -> None:
 async def dropped_untyped_seed(http: Http, number: int) -> None:
     """Nobody knows the first id: it must not stay. The second seed is another session."""
     session = Session(http, number, typed=False)
-    await http.drop("/seed_session", session.seed_body(slow=SLOW_SECONDS), seconds=DROP_SECONDS)
+    await http.drop("/seed_session", session.seed_body(fail="left"), seconds=DROP_SECONDS)
     await session.seed()
     await play(session)
 
@@ -142,10 +144,6 @@ async def unread_seed(http: Http, number: int) -> None:
 
 async def mcp_sequence(http: Http, number: int) -> None:
     """MCP's own client with the token alone, each call on a new connection; then a look by cookie."""
-    import httpx2
-    from mcp import Client
-    from mcp.client.streamable_http import streamable_http_client
-
     session = Session(http, number, typed=False)
     await session.seed()
     limits = httpx2.Limits(max_keepalive_connections=0)
