@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,44 @@ async def drain(running: Service) -> None:
         await asyncio.to_thread(eventually, lambda: old.pid not in running.rows(), "its end")
         assert await asyncio.gather(*(player.verify(0) for player in more)) == [1.0] * 30
     assert "are cut" not in running.log.read_text()
+
+
+def test_parked_connections_are_served_and_told(service: Make) -> None:
+    """A drain cuts none of them: each has one more reply, which says that it ends; no new session stays there."""
+    affinity = {"preset": "gym-resources", "session_close_retry_window_seconds": 0.2}
+    running = service("whole.apps:gym", workers=1, affinity=affinity).start()
+    first, second, third = (running.connect() for _ in range(3))
+    for connection in (first, second, third):
+        assert connection.ask("GET", "/whoami")[1]["connection"] is None
+    _, headers, body = first.ask("POST", "/seed_session", body={"n": 1})
+    ended, old = {"cookie": headers["set-cookie"].split(";")[0]}, json.loads(body)["pid"]
+    assert first.ask("POST", "/verify", headers=ended)[0] == 200
+    assert running.run("drain", "0").returncode == 0
+    eventually(lambda: running.rows()[old].claims == 0, "the end of the claim")
+    status_, headers, body = first.ask("GET", "/whoami")
+    assert (status_, headers["connection"], int(body)) == (200, "close", old)
+    for connection, path, sent in ((second, "/seed_session", {}), (third, "/show", ended)):
+        status_, headers, body = connection.ask("POST", path, headers=sent, body={})
+        assert (status_, headers["connection"]) == (200, "close")
+        assert json.loads(body)["pid"] != old, path
+    eventually(lambda: old not in running.rows(), "its end")
+    assert running.stop() == 0
+
+
+def test_a_connection_without_a_request_ends_by_the_keep_alive_time(service: Make, code: Path) -> None:
+    """It has no time-out in uvicorn; it does not hold the drain up, and is not cut before."""
+    running = service("mine:app", **options(code, workers=1)).start()
+    (old,) = running.rows()
+    with socket.create_connection(("127.0.0.1", running.port), 20) as client:
+        eventually(lambda: running.rows()[old].connections == 1, "the connection")
+        assert running.run("drain", "0").returncode == 0
+        client.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            client.recv(1)
+        client.settimeout(20)
+        assert client.recv(1) == b""
+    eventually(lambda: old not in running.rows(), "its end")
+    assert running.stop() == 0
 
 
 def test_who_is_cut_is_said(service: Make, code: Path) -> None:
