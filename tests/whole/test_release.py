@@ -131,6 +131,5 @@ def test_what_cannot_be_meant_is_a_usage_error(gym: Service) -> None:
     done = gym.run("release", "x", "--server", "nope")
     assert done.returncode == 2
     assert "server: found 'nope', expected one of app" in done.stderr
-    for name in ("x", "0" * 32, "  " + "0" * 30, "\N{GREEK SMALL LETTER ALPHA}" * 32):
-        assert gym.run("release", name).returncode == 1
-    assert gym.run("release", "").returncode == 2
+    for name, status in (("0" * 32, 1), ("\N{GREEK SMALL LETTER ALPHA}" * 32, 1), ("", 2)):
+        assert gym.run("release", name).returncode == status
