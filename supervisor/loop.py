@@ -34,11 +34,10 @@ from supervisor.runtime_dir import RuntimeDir
 from supervisor.segments import Segments
 from supervisor.signals import Signals
 from supervisor.spawn import Child
+from supervisor.translating import event_of, log
 from supervisor.watching import Watch
 
 logger = logging.getLogger("gym_supervise.supervisor")
-
-LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
 class Loop:
@@ -180,7 +179,7 @@ class Loop:
                 if isinstance(message, messages.Released):
                     self._releases.answered(child.worker, message)
                 else:
-                    self._put(_event_of(child.worker, message))
+                    self._put(event_of(child.worker, message))
         except messages.LinkClosed:
             self._stop_reading(child)
         except DecodeError as error:
@@ -233,9 +232,8 @@ class Loop:
 
     def _perform(self, effect: Effect) -> None:
         match effect:
-            case effects.Log(level=level, text=text, server=server, index=index):
-                extra = {"server": server, "worker": index} if server is not None else {}
-                logger.log(LEVELS[level], "%s%s", f"{server}: " if server is not None else "", text, extra=extra)
+            case effects.Log():
+                log(effect)
             case effects.Spawn():
                 self._outcomes.append(self._start_worker(effect))
             case effects.Send(worker=worker, message=message):
@@ -311,21 +309,3 @@ class Loop:
     def _signal(self, worker: Worker, number: signal.Signals) -> None:
         if (child := self._reaper.live.get(worker)) is not None:
             child.signal(number)
-
-
-def _event_of(worker: Worker, message: messages.FromWorker) -> Event:
-    match message:
-        case messages.Ready():
-            return events.WorkerReady(worker)
-        case messages.BootFailed(traceback=traceback):
-            return events.WorkerBootFailed(worker, traceback)
-        case messages.Quiet():
-            return events.WorkerQuiet(worker)
-        case messages.Drained():
-            return events.WorkerDrained(worker)
-        case messages.Shared(error=error):
-            return events.WorkerShared(worker, error)
-        case messages.Cut(count=count, sessions=sessions):
-            return events.WorkerCut(worker, count, tuple(sessions))
-        case messages.Released():
-            raise AssertionError("its asker is told")

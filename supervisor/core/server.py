@@ -163,8 +163,8 @@ class Server:
 
     def drained(self, seat: Seat, now: float) -> list[Effect]:
         """A worker's last session has ended."""
-        effects = seat.move(Step.SAID_DRAINED)
-        return effects + self.leaving.drained(seat, now) if seat.state is State.DRAINING else effects
+        seat.move(Step.SAID_DRAINED)
+        return self.leaving.drained(seat, now) if seat.state is State.DRAINING else []
 
     def told_to_share(self, seat: Seat, event: events.WorkerShared) -> list[Effect]:
         """A worker has handed its sessions over to the table, or could not."""
