@@ -331,3 +331,28 @@ def test_signals_scale_and_reload(service: Make, code: Path) -> None:
     eventually(lambda: "expected 1 to" in running.log.read_text(), "the last one to stay")
     eventually(lambda: settled(running, 1), "one worker")
     assert running.stop() == 0
+
+
+def test_commands_say_what_they_cannot(service: Make, code: Path) -> None:
+    """Exit status 6 where nothing runs, 2 for what there is not, 1 for what cannot be; each with its reason."""
+    running = service("mine:app", **options(code, workers=1))
+    for asked in (["reload"], ["scale", "app", "2"], ["drain", "0"]):
+        assert running.run(*asked).returncode == 6
+    running.start()
+    refusals = {
+        ("scale", "nope", "2"): (2, "expected one of app"),
+        ("scale", "app", "many"): (2, "not a valid integer"),
+        ("scale", "app", "0"): (1, "expected 1 to 120"),
+        ("scale", "app", "121"): (1, "expected 1 to 120"),
+        ("drain", "0", "--server", "nope"): (2, "expected one of app"),
+        ("drain", "1"): (1, "found no such worker, expected 0 to 0"),
+    }
+    for arguments, (status_, text) in refusals.items():
+        done = running.run(*arguments)
+        assert (done.returncode, text in done.stderr) == (status_, True), (arguments, done)
+    for name in ("reload", "scale", "drain"):
+        shown = running.run(name, "--help").stdout
+        assert "Examples:" in shown
+        assert "Exit status: 0" in shown
+    assert settled(running, 1)
+    assert running.stop() == 0
