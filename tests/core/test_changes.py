@@ -9,6 +9,7 @@ from core.fleets import Paper, logged, of
 from supervisor.core import effects, events
 from supervisor.core.changing import RECYCLE_PAUSE_SECONDS
 from supervisor.core.events import Worker
+from supervisor.core.fleet import Fleet
 from supervisor.core.messages import Drain, Finish, Share
 from supervisor.core.server import ServerPlan
 from supervisor.core.worker_state import State
@@ -214,6 +215,22 @@ def test_the_lone_worker_shares_before_a_second_one_is_started() -> None:
     paper.die(first)
     paper.tick(1.0)
     assert paper.spawned[2].shared, "the records of sessions that are gone are in the table"
+
+
+def test_a_lone_worker_that_is_just_being_forked_is_waited_for() -> None:
+    """It was asked for as one that has no siblings: until it is there and has shared, nobody else is started."""
+    fleet = Fleet([ONE])
+    (first,) = of(fleet.handle(events.Started(), 0.0), effects.Spawn)
+    assert isinstance(first, effects.Spawn)
+    assert not first.shared
+    worker = Worker("app", 0, 1)
+    for event in (
+        events.ScaleAsked("a test", "app", 2, ticket=1),
+        events.Spawned(worker, 7, first.key),
+        events.WorkerReady(worker),
+    ):
+        assert not of(fleet.handle(event, 0.0), effects.Spawn)
+    assert len(of(fleet.handle(events.WorkerShared(worker), 0.0), effects.Spawn)) == 1
 
 
 def test_the_death_of_a_lone_worker_does_not_hold_a_change_up() -> None:
