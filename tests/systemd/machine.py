@@ -68,7 +68,9 @@ class Machine:
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         if not self._process.stdout.readline():
-            raise NoMachine(self._process.stderr.read())
+            reason = self._process.stderr.read()
+            self.close()
+            raise NoMachine(reason)
 
     def run(self, *command: str, text: str = "", seconds: float = 60) -> Done:
         """Run a command as root; whatever its status."""
@@ -98,7 +100,8 @@ class Machine:
     def close(self) -> None:
         """Switch it off."""
         assert self._process.stdin is not None
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
         self._process.wait(20)
         for stream in (self._process.stdout, self._process.stderr):
             assert stream is not None
