@@ -38,6 +38,7 @@ class SoloClaims:
             await shared.adopt(own)
             if number % AT_ONCE == 0:
                 await asyncio.sleep(0)
+        shared.publish()
 
     async def find(self, session: str) -> ClaimFact | None:
         return None if self._shared is None else await self._shared.find(session)

@@ -97,6 +97,7 @@ async def grow(running: Service) -> None:
         done = await asyncio.to_thread(running.run, "scale", "app", "2")
         assert (done.returncode, done.stderr) == (0, "")
         assert len(running.rows()) == 2
+        assert running.rows()[first].claims == 40
         await asyncio.gather(*(player.increment(5) for player in players))
         assert running.rows()[first].sessions == 40
         assert sum(row.relayed_out for row in running.rows().values()) > 0
@@ -151,7 +152,8 @@ def test_parked_connections_are_served_and_told(service: Make) -> None:
     ended, old = {"cookie": headers["set-cookie"].split(";")[0]}, json.loads(body)["pid"]
     assert first.ask("POST", "/verify", headers=ended)[0] == 200
     assert running.run("drain", "0").returncode == 0
-    eventually(lambda: running.rows()[old].claims == 0, "the end of the claim")
+    with running.segment() as segment:
+        eventually(lambda: segment.table.count()[0] == 0, "the end of the claim")
     status_, headers, body = first.ask("GET", "/whoami")
     assert (status_, headers["connection"], int(body)) == (200, "close", old)
     for connection, path, sent in ((second, "/seed_session", {}), (third, "/show", ended)):
