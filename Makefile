@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test test-parts test-services lint bench soak pictures setup clean
+.PHONY: demo test lint bench soak pictures setup clean
 
 setup: $(VENV)/.ready
 
@@ -23,17 +23,8 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# In two halves at once: each waits for processes most of its time. The output of each comes at its end.
-SERVICES = tests/whole tests/systemd tests/stress tests/conformance tests/running_examples
-
 test: setup lint
-	@$(MAKE) --no-print-directory --output-sync=target --keep-going -j2 test-parts test-services
-
-test-parts: setup
-	$(BIN)/pytest $(addprefix --ignore=,$(SERVICES)) -p no:cacheprovider
-
-test-services: setup
-	$(BIN)/pytest $(SERVICES) -p no:cacheprovider
+	$(BIN)/pytest
 
 bench: setup
 	$(BIN)/python -m benchmarks
