@@ -10,7 +10,6 @@ Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Any]]
 
 DISCONNECT: Message = {"type": "http.disconnect"}
-END: Any = object()
 
 
 class ClientLeft(Exception):
@@ -24,7 +23,7 @@ class BodyReplay:
     One reader at a time.
     """
 
-    __slots__ = ("_kept", "_left", "_message", "_receive", "_started", "_untouched", "_whole")
+    __slots__ = ("_kept", "_left", "_receive", "_started", "_untouched", "_whole")
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -32,7 +31,6 @@ class BodyReplay:
         self._untouched = True  # nothing has been asked for
         self._whole = False  # the last chunk has been read
         self._left = False  # http.disconnect has been read
-        self._message: Message = DISCONNECT  # the last one that was read
         self._started: _Started | None = None  # a read that `ready` began and that waits
 
     def __repr__(self) -> str:
@@ -97,21 +95,22 @@ class BodyReplay:
         """
         if self._untouched:
             self._untouched = False
-            steps = self._fetch().__await__()
-            waits_for = next(steps, END)
-            if waits_for is not END:
-                self._started = _Started(steps, waits_for)
-                return None
-            message = self._message
-            if message["type"] == "http.disconnect":
-                self._left = True
-                return None
-            data: bytes = message.get("body", b"")
-            self._kept.append(data)
-            if message.get("more_body", False):
-                return None
-            self._whole = True
-            return data if len(data) <= limit else None
+            steps = self._receive().__await__()
+            try:
+                waits_for = next(steps)
+            except StopIteration as done:
+                message = done.value
+                if message["type"] == "http.disconnect":
+                    self._left = True
+                    return None
+                data: bytes = message.get("body", b"")
+                self._kept.append(data)
+                if message.get("more_body", False):
+                    return None
+                self._whole = True
+                return data if len(data) <= limit else None
+            self._started = _Started(steps, waits_for)
+            return None
         if not self._whole:
             return None
         kept = self._kept
@@ -130,12 +129,7 @@ class BodyReplay:
     async def _read(self) -> Message:
         self._untouched = False
         started, self._started = self._started, None
-        await (started or self._fetch())
-        return self._note(self._message)
-
-    async def _fetch(self) -> None:
-        # It returns nothing: a coroutine that is stepped by hand and returns a value ends with an exception.
-        self._message = await self._receive()
+        return self._note(await (started or self._receive()))
 
     def _note(self, message: Message) -> Message:
         if message["type"] == "http.disconnect":
@@ -159,19 +153,19 @@ class _Started:
         self._steps = steps
         self._waits_for = waits_for
 
-    def __await__(self) -> Generator[Any, Any, None]:
+    def __await__(self) -> Generator[Any, Any, Any]:
         waits_for = self._waits_for
-        error: BaseException | None = None
-        while waits_for is not END:
+        while True:
+            error: BaseException | None = None
+            value = None
             try:
-                yield waits_for
+                value = yield waits_for
             except GeneratorExit:
                 self._steps.close()
                 raise
             except BaseException as thrown:
                 error = thrown
             try:
-                waits_for = next(self._steps, END) if error is None else self._steps.throw(error)
-            except StopIteration:
-                return
-            error = None
+                waits_for = self._steps.send(value) if error is None else self._steps.throw(error)
+            except StopIteration as done:
+                return done.value

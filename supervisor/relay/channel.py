@@ -29,7 +29,7 @@ class Channel(asyncio.Protocol):
         self.writable: asyncio.Event | None = None
         self._server = server
         self._feed = FrameReader().feed
-        self.transport: asyncio.Transport
+        self._transport: asyncio.Transport
         self._reply: Reply | None = None  # of the request that is not answered yet
         self._upload: Upload | None = None
         self._uploading = False  # its body, or that of the one before it, is not complete
@@ -42,12 +42,12 @@ class Channel(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport  # type: ignore[assignment]
+        self._transport = transport  # type: ignore[assignment]
         try:
             unix.check_peer(transport.get_extra_info("socket"), self._server.uid)
         except unix.ForeignPeer as error:
             logger.error("relay: connection refused: %s", error)  # noqa: TRY400 (the trace says nothing more)
-            self.transport.abort()
+            self._transport.abort()
             return
         self._server.channels.add(self)
 
@@ -92,23 +92,20 @@ class Channel(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         """Send now."""
         if not self.lost:
-            self.transport.write(data)
+            self._transport.write(data)
 
     def write_two(self, word: bytes, data: memoryview) -> None:
         """Send now, without a copy."""
         if not self.lost:
-            self.transport.write(word)
-            self.transport.write(data)
+            self._transport.write(word)
+            self._transport.write(data)
 
     def done(self) -> None:
         """The reply is complete: the acceptor may send another request."""
         self._reply = None
-        upload = self._upload
-        if upload is not None:
+        if self._upload is not None:
+            self._upload.end()
             self._upload = None
-            upload.over = True
-            if upload.waits:
-                upload.end()
         if self._reading_paused:
             self.resume_reading()
 
@@ -121,25 +118,25 @@ class Channel(asyncio.Protocol):
         """Leave the rest of the body with the acceptor."""
         if not self._reading_paused and not self.lost:
             self._reading_paused = True
-            self.transport.pause_reading()
+            self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Take it again."""
         if self._reading_paused and not self.lost:
             self._reading_paused = False
-            self.transport.resume_reading()
+            self._transport.resume_reading()
 
     def abort(self) -> None:
         """Drop the connection."""
         if not self.lost:
-            self.transport.abort()
+            self._transport.abort()
 
     def close(self) -> None:
         """End the connection, with the word that a request which runs here was taken: nobody may run it again."""
         if self._reply is not None:
             self._reply.own_up()
         if not self.lost:
-            self.transport.close()
+            self._transport.close()
 
     def _open(self, request: Open) -> None:
         if self._reply is not None or self._uploading:

@@ -10,7 +10,7 @@ from typing import Any
 from supervisor.relay.attempts import Attempts
 from supervisor.relay.body import BodyReplay
 from supervisor.relay.exchange import BROKEN_OFF, COMPLETE, Send
-from supervisor.relay.frames import INLINE_BODY, Head, ProtocolError, Scope, encode_open
+from supervisor.relay.frames import INLINE_BODY, Head, Open, ProtocolError, Scope, encode
 from supervisor.relay.outcomes import (
     Draining,
     Gone,
@@ -102,32 +102,16 @@ class RelayClient:
         http.disconnect.
         """
         headers = scope["headers"] if order.headers is None else order.headers
-        if type(headers) is not list:
-            headers = list(headers)
-        holds = False
-        if not body.complete:
-            for name, value in headers:
-                if name == b"expect":
-                    holds = value.lower() == b"100-continue"
-        inline = None if holds else body.ready(INLINE_BODY)
-        if body.left:
-            return BROKEN_OFF
-        extensions = scope.get("extensions")
-        if extensions is not None:
-            extensions = [name for name in EXTENSIONS if name in extensions]
+        if body.complete or b"expect" not in dict(headers):
+            holds = False
+            inline = body.ready(INLINE_BODY)
+            if body.left:
+                return BROKEN_OFF
+        else:
+            holds = _waits_for_continue(headers)
+            inline = None if holds else body.ready(INLINE_BODY)
         try:
-            opened = encode_open(
-                order.owner,
-                order.mode == "placed",
-                order.session,
-                order.flags,
-                _fields(scope),
-                headers,
-                inline or b"",
-                inline is None,
-                holds,
-                extensions,
-            )
+            opened = encode(_open(order, scope, headers, inline, holds))
         except ProtocolError as error:
             return Unreachable(str(error))
         peer = self._peers.get(order.owner) or self._meet(order.owner)
@@ -173,7 +157,11 @@ class RelayClient:
 
     def _meet(self, owner: int) -> Peer:
         peer = Peer(
-            self._loop, self._path_of(owner), self._uid, is_live=lambda: self._is_live(owner), pid=self._pid_of(owner)
+            self._loop,
+            self._path_of(owner),
+            self._uid,
+            is_live=lambda: self._is_live(owner),
+            pid=self._pid_of(owner),
         )
         self._peers[owner] = peer
         if self._trimmer is None:
@@ -193,13 +181,31 @@ class RelayClient:
         self._trimmer = self._loop.call_later(TRIM_SECONDS, self._trim) if self._peers else None
 
 
+def _waits_for_continue(headers: Any) -> bool:
+    return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
+
+
 _of_scope = itemgetter(*Scope.__struct_fields__)
 _OPTIONAL = {"method": "", "scheme": "http", "raw_path": None, "root_path": "", "client": None, "server": None}
 
 
-def _fields(scope: Mapping[str, Any]) -> tuple[Any, ...]:
-    """A Scope's fields."""
+def _open(order: Order, scope: Mapping[str, Any], headers: Any, inline: bytes | None, holds: bool) -> Open:
     try:
-        return _of_scope(scope)  # type: ignore[no-any-return]
+        values = _of_scope(scope)
     except KeyError:
-        return _of_scope({**_OPTIONAL, **scope})  # type: ignore[no-any-return]
+        values = _of_scope({**_OPTIONAL, **scope})
+    extensions = scope.get("extensions")
+    if extensions is not None:
+        extensions = [name for name in EXTENSIONS if name in extensions]
+    return Open(
+        order.owner,
+        order.mode,
+        order.session,
+        order.flags,
+        Scope(*values),
+        headers if type(headers) is list else list(headers),
+        inline or b"",
+        inline is None,
+        holds,
+        extensions,
+    )

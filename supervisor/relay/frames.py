@@ -75,7 +75,7 @@ class Open(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A request: whom it is for, its scope, and its body as far as it travels along.
 
     incarnation       the owner that the acceptor means; anybody else answers NOT_OWNER
-    placed            a start that the owner is asked to claim; False: it owns the session
+    mode              "owned": by its claim; "placed": a start sent here to be claimed
     session, flags    the routers' own: the id, and what the acceptor's adapter read
     body, more_body   the whole body, or nothing and more_body
     holds_body        the client waits for `100 Continue`: the body comes after READS only
@@ -83,7 +83,7 @@ class Open(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """
 
     incarnation: int
-    placed: bool
+    mode: Literal["owned", "placed"]
     session: str | None
     flags: int
     scope: Scope
@@ -92,11 +92,6 @@ class Open(msgspec.Struct, array_like=True, frozen=True, gc=False):
     more_body: bool = False
     holds_body: bool = False
     extensions: list[str] | None = None
-
-    @property
-    def mode(self) -> Literal["owned", "placed"]:
-        """How the acceptor came to this worker."""
-        return "placed" if self.placed else "owned"
 
 
 class Ack(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -195,7 +190,6 @@ _DECODE: dict[int, Callable[[bytes], Frame]] = {
 }
 _BODIES = (_mark(_PIECE), _mark(_LAST))
 _MARKS: dict[type, int] = {Open: _mark(_OPEN), Ack: _mark(_ACK), Head: _mark(_HEAD), Message: _mark(_MESSAGE)}
-_OPEN_MARK = _mark(_OPEN)
 _PIECE_MARK = _mark(_PIECE)
 _LAST_MARK = _mark(_LAST)
 
@@ -217,20 +211,6 @@ def encode(frame: Open | Ack | Head | Message) -> bytes:
     if size > MAX_STRUCT:
         raise ProtocolError(f"{type(frame).__name__} of {size} bytes; it may have {MAX_STRUCT}")
     return _pack(size, _MARKS[type(frame)]) + payload
-
-
-def encode_open(*fields: Any) -> bytes:
-    """The bytes of an Open with these fields; a tuple in place of Scope does as well, and costs less.
-
-    Raises:
-        ProtocolError, TypeError, ValueError: as `encode`.
-
-    """
-    payload = _encode(fields)
-    size = len(payload)
-    if size > MAX_STRUCT:
-        raise ProtocolError(f"Open of {size} bytes; it may have {MAX_STRUCT}")
-    return _pack(size, _OPEN_MARK) + payload
 
 
 def piece_word(size: int) -> bytes:

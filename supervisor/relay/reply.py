@@ -8,14 +8,23 @@ import types
 from collections.abc import Coroutine, Generator
 from typing import TYPE_CHECKING, Any
 
-from supervisor.relay.frames import CHUNK, FAILED, INLINE_BODY, TAKEN, Ack, Head, Message, encode, last_word, piece_word
+from supervisor.relay.frames import (
+    CHUNK,
+    FAILED,
+    INLINE_BODY,
+    TAKEN,
+    Ack,
+    Head,
+    Message,
+    encode,
+    last_word,
+    piece_word,
+)
 
 if TYPE_CHECKING:
     from supervisor.relay.channel import Channel
 
 app_logger = logging.getLogger("uvicorn.error")  # where the server logs an app's errors, and people look for them
-
-END: Any = object()
 
 # So many bytes of small pieces are gathered at most before they are written.
 GATHER = 64 * 1024
@@ -73,19 +82,16 @@ class Reply:
                 await self._send_last(data)
             else:
                 self._head = None
-                channel.transport.write(encode(Head(head.status, head.headers, data, head.trailers)))
+                channel.write(encode(Head(head.status, head.headers, data, head.trailers)))
             self._body_sent = True
             if not self._trailers:
-                self.complete = True
-                channel.done()
+                self._end()
         elif kind == "http.response.start" and not self._started:
             headers = message.get("headers", ())
             if type(headers) is not list:
                 headers = list(headers)
-            for name, _value in headers:
-                if name in HOP_BY_HOP:
-                    headers = [header for header in headers if header[0] not in HOP_BY_HOP]
-                    break
+            if not HOP_BY_HOP.isdisjoint(dict(headers)):
+                headers = [header for header in headers if header[0] not in HOP_BY_HOP]
             self._trailers = trailers = message.get("trailers", False)
             self._head = Head(message["status"], headers, None, trailers)
             self._started = True
@@ -180,36 +186,29 @@ class Reply:
     @types.coroutine
     def drive(self, app: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:
         """Await `app`, writing what it has sent whenever it waits, and at its end."""
-        steps = app.__await__()
+        value: Any = None
         error: BaseException | None = None
         while True:
             self._stepping = True
             try:
-                # `next` with a default: the end of a coroutine is no exception then, which costs as much as a syscall.
-                waits_for = next(steps, END) if error is None else steps.throw(error)
-            except StopIteration:
-                waits_for = END
-            except BaseException:
+                waits_for = app.send(value) if error is None else app.throw(error)
+            except BaseException as end:
                 self._stepping = False
                 self.flush()
+                if type(end) is StopIteration:
+                    return
                 raise
             self._stepping = False
             error = None
-            ended = waits_for is END
             try:
                 if self._head is not None or self._pieces or self._frames:
                     self.flush()
-                if not ended:
-                    yield waits_for  # what a task gives back for it is None
+                value = yield waits_for
             except GeneratorExit:
-                steps.close()
+                app.close()
                 raise
             except BaseException as thrown:
-                if ended:
-                    raise
                 error = thrown
-            if ended:
-                return
 
     # what is gathered
 

@@ -125,7 +125,7 @@ class RelayServer:
             else:
                 # Before the app's first line, where the acceptor waits for it: with a body that is to follow, or with
                 # a placed request, which it places elsewhere when nobody has taken it.
-                if request.more_body or request.placed:
+                if request.more_body or request.mode == "placed":
                     reply.take()
                 await reply.drive(self._run(request, _scope(request, self._state), upload.receive, reply.send))
                 if not reply.complete and not reply.disconnected:

@@ -18,8 +18,7 @@ HIGH_WATER = 64 * 1024
 class Upload:
     """Gives what the server's own request cycle would give: the body as it has come, then http.disconnect.
 
-    over   the client has left, or the reply is complete
-    waits  somebody waits in `receive`
+    over  the client has left, or the reply is complete
     """
 
     over = False
@@ -28,7 +27,7 @@ class Upload:
     _waiting = 0
     _ended = True  # the end of the body was given, or will be with _whole
     _watched = False  # the acceptor listens to its client
-    waits: asyncio.Event | None = None
+    _event: asyncio.Event | None = None
 
     def __init__(self, channel: Channel, reply: Reply, request: Open) -> None:
         self._channel = channel
@@ -40,7 +39,7 @@ class Upload:
             self._watched = not request.holds_body
         else:
             self._whole = request.body
-            self._watched = request.placed
+            self._watched = request.mode == "placed"
 
     def __repr__(self) -> str:
         return f"<Upload waiting={self._waiting} more={self._more} over={self.over}>"
@@ -63,9 +62,9 @@ class Upload:
                 self._watched = True
                 self._reply.frame(READS)
             self._channel.resume_reading()
-            if self.waits is None:
-                self.waits = asyncio.Event()
-            await self.waits.wait()
+            if self._event is None:
+                self._event = asyncio.Event()
+            await self._event.wait()
         return {"type": "http.disconnect"}
 
     def feed(self, data: bytes, *, more: bool) -> None:
@@ -78,16 +77,16 @@ class Upload:
             self._waiting += len(data)
             if self._waiting > HIGH_WATER:
                 self._channel.pause_reading()
-        if self.waits is not None:
+        if self._event is not None:
             self._wake()
 
     def end(self) -> None:
         """Nothing more comes, or matters."""
         self.over = True
-        if self.waits is not None:
+        if self._event is not None:
             self._wake()
 
     def _wake(self) -> None:
-        event, self.waits = self.waits, None
+        event, self._event = self._event, None
         if event is not None:
             event.set()

@@ -43,7 +43,7 @@ SCOPE = Scope(
     ("/run/x.sock", None),
     {"version": "3.0", "spec_version": "2.3"},
 )
-OPEN = Open(7, False, "abc", 5, SCOPE, [(b"cookie", b"a=1"), (b"cookie", b"b=\xff")], b"body")
+OPEN = Open(7, "owned", "abc", 5, SCOPE, [(b"cookie", b"a=1"), (b"cookie", b"b=\xff")], b"body")
 CASES: list[tuple[str, bytes, Frame]] = [
     ("open", encode(OPEN), OPEN),
     ("ok", encode(Ack.OK), Ack.OK),

@@ -85,8 +85,8 @@ def test_bytes_on_an_idle_connection(run: Run, caplog: pytest.LogCaptureFixture)
     run(test())
 
 
-OPEN = encode(Open(OWNER, False, None, 0, SCOPE, []))
-BEGUN = encode(Open(OWNER, False, None, 0, SCOPE, [], b"", more_body=True))
+OPEN = encode(Open(OWNER, "owned", None, 0, SCOPE, []))
+BEGUN = encode(Open(OWNER, "owned", None, 0, SCOPE, [], b"", more_body=True))
 WORDS = {
     "signal": TAKEN,
     "garbage": b"garbage!",
