@@ -95,9 +95,10 @@ def test_a_live_session_is_released(gym: Service, by: str) -> None:
 def test_a_session_in_use_stays_unless_one_waits_for_it(gym: Service) -> None:
     """No claim ends under a request: it is refused, or ends with the last of them."""
     session = Session(gym)
-    before = sum(row.in_flight for row in gym.rows().values())
+    owner = session.owner
+    eventually(lambda: gym.rows()[owner].in_flight == 0, "the requests before it to be over")
     upload = open_upload(session)
-    eventually(lambda: sum(row.in_flight for row in gym.rows().values()) > before, "the upload in flight")
+    eventually(lambda: gym.rows()[owner].in_flight > 0, "the upload with its owner")
     refused = eventually(
         lambda: done if (done := gym.run("release", session.id)).returncode else None, "a refusal while it is in flight"
     )
