@@ -27,8 +27,8 @@ from uvicorn.protocols.utils import get_client_addr, get_path_with_query_string
 
 from server_adapters.registry import build
 from shmclaims import Segment
-from supervisor import logs
 from supervisor.config import LogConfig
+from supervisor.logs import lines as logs
 from supervisor.routing.access import AccessLog
 
 ROUNDS = 15

@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import DecodeError
 
 from shmclaims import RingFull
-from supervisor import children, log_files, logs, messages, orders
+from supervisor import orders
 from supervisor.configs import Configs
 from supervisor.control import Control, Reply
 from supervisor.core import effects, events
@@ -27,15 +27,18 @@ from supervisor.core.events import Event, Worker
 from supervisor.core.fleet import Fleet
 from supervisor.core.worker_state import IllegalStep
 from supervisor.listeners import Listeners
+from supervisor.logs import files as log_files
+from supervisor.logs import lines as logs
 from supervisor.notify import Announcer
-from supervisor.reaping import Reaper
+from supervisor.processes import children, messages
+from supervisor.processes.reaping import Reaper
+from supervisor.processes.signals import Signals
+from supervisor.processes.spawn import Child
+from supervisor.processes.watching import Watch
 from supervisor.releases import Releases
 from supervisor.runtime_dir import RuntimeDir
 from supervisor.segments import Segments
-from supervisor.signals import Signals
-from supervisor.spawn import Child
 from supervisor.translating import event_of, log
-from supervisor.watching import Watch
 
 logger = logging.getLogger("gym_supervise.supervisor")
 

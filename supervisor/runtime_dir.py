@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from supervisor.errors import BindError
-from supervisor.worker_spec import private_path
+from supervisor.processes.worker_spec import private_path
 
 LOCK = "lock"
 STATE = "supervisor.json"

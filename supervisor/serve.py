@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from typing import Any
 
 from shmclaims import remove_stale
-from supervisor import logs
 from supervisor.config import Config
 from supervisor.configs import Configs, plan
 from supervisor.core import effects
@@ -21,17 +20,18 @@ from supervisor.core.backoff import BackoffPolicy
 from supervisor.core.events import Worker
 from supervisor.core.fleet import Fleet
 from supervisor.errors import SupervisorError
-from supervisor.guardian import guard
-from supervisor.linux import become_subreaper, raise_descriptor_limit
 from supervisor.listeners import Listeners, open_listeners
+from supervisor.logs import lines as logs
 from supervisor.loop import Loop
 from supervisor.notify import Announcer, Notifier, tell_failure, watchdog_seconds
-from supervisor.reaping import Reaper
+from supervisor.processes.guardian import guard
+from supervisor.processes.linux import become_subreaper, raise_descriptor_limit
+from supervisor.processes.reaping import Reaper
+from supervisor.processes.signals import Signals
+from supervisor.processes.spawn import Child, WorkerMain, serve_app, spawn
+from supervisor.processes.worker_spec import WorkerSpec
 from supervisor.runtime_dir import RuntimeDir
 from supervisor.segments import Segments
-from supervisor.signals import Signals
-from supervisor.spawn import Child, WorkerMain, serve_app, spawn
-from supervisor.worker_spec import WorkerSpec
 
 logger = logging.getLogger("gym_supervise.supervisor")
 

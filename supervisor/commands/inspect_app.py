@@ -17,7 +17,7 @@ from typing import Any, Literal
 import multiprocess
 
 from supervisor.config import ServerConfig
-from supervisor.linux import die_with_parent
+from supervisor.processes.linux import die_with_parent
 
 
 @dataclass

@@ -7,8 +7,9 @@ import os
 
 import click
 
-from supervisor import lingering, logs
 from supervisor.config import load
+from supervisor.logs import lines as logs
+from supervisor.processes import lingering
 
 EPILOG = """\b
 Examples:

@@ -15,7 +15,7 @@ from ops import units
 from supervisor.config import Config, load, locate
 from supervisor.config.bind import WILDCARDS
 from supervisor.errors import ConfigError
-from supervisor.lingering import is_system_user
+from supervisor.processes.lingering import is_system_user
 
 USER = "gym-supervise"
 HOMES = ("/home", "/root", "/run/user")

@@ -9,6 +9,7 @@ from typing import Any
 from server_adapters.adapter import Adapter
 from shmclaims import OwnRow
 from supervisor.core.messages import Release, Released
+from supervisor.processes.worker_spec import WorkerSpec, private_path
 from supervisor.relay.client import RelayClient
 from supervisor.relay.server import RelayServer
 from supervisor.routing.access import AccessLog
@@ -24,7 +25,6 @@ from supervisor.routing.sessions import Book
 from supervisor.routing.solo import SoloClaims
 from supervisor.routing.sweep import sweep
 from supervisor.routing.taking import Taker
-from supervisor.worker_spec import WorkerSpec, private_path
 
 
 def assemble(spec: WorkerSpec, app: App, adapter: Adapter) -> Routing:

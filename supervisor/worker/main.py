@@ -19,8 +19,11 @@ import uvicorn
 
 from server_adapters import registry
 from server_adapters.adapter import Adapter
-from supervisor import log_files, logs, messages
 from supervisor.config import LogConfig
+from supervisor.logs import files as log_files
+from supervisor.logs import lines as logs
+from supervisor.processes import messages
+from supervisor.processes.worker_spec import WorkerSpec
 from supervisor.routing.assembly import Routing, assemble
 from supervisor.worker import uvicorn_logs
 from supervisor.worker.apps import AppError, app_traceback, load_app
@@ -29,7 +32,6 @@ from supervisor.worker.draining import cut, drained
 from supervisor.worker.heartbeat import Heartbeat
 from supervisor.worker.lifespan import Lifespan
 from supervisor.worker.serving import Server
-from supervisor.worker_spec import WorkerSpec
 
 logger = logging.getLogger("gym_supervise.worker")
 

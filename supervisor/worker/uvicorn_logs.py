@@ -11,7 +11,7 @@ from typing import Any
 
 import uvicorn
 
-from supervisor import logs
+from supervisor.logs import lines as logs
 
 KEYS = ("log_config", "log_level", "access_log", "use_colors")
 

@@ -17,7 +17,7 @@ def script(code: str, **options: object) -> subprocess.Popen[bytes]:
     """Run Python code that logs, in a process of its own."""
     preamble = (
         "import logging, os, sys\n"
-        "from supervisor import logs\n"
+        "from supervisor.logs import lines as logs\n"
         "from supervisor.config import LogConfig\n"
         "log = logging.getLogger('test')\n"
     )

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from supervisor import lingering, logs, serve
+from supervisor import serve
 from supervisor.commands.serve import run_file
+from supervisor.logs import lines as logs
+from supervisor.processes import lingering
 
 PERSON = 54321
 

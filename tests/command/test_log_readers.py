@@ -11,7 +11,7 @@ import subprocess
 import pytest
 from command.logging_process import SECONDS, read_until, script
 
-from supervisor.log_writer import DirectWriter, QueuedWriter, Sink
+from supervisor.logs.writer import DirectWriter, QueuedWriter, Sink
 
 
 @pytest.mark.parametrize("role", ["supervisor", "x.0"])

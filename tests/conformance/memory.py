@@ -19,8 +19,8 @@ from server_adapters import registry
 from shmclaims import RowState, Segment, check
 from shmclaims.layout import HEADER
 from supervisor.config import Config, ServerConfig
+from supervisor.processes.worker_spec import WorkerSpec
 from supervisor.routing.assembly import Routing, assemble
-from supervisor.worker_spec import WorkerSpec
 
 AT_ONCE = 16
 

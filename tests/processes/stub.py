@@ -16,10 +16,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from supervisor import messages, serve
+from supervisor import serve
 from supervisor.config import load
 from supervisor.core.backoff import BackoffPolicy
-from supervisor.worker_spec import WorkerSpec
+from supervisor.processes import messages
+from supervisor.processes.worker_spec import WorkerSpec
 
 NO_PAUSE = BackoffPolicy(first_seconds=0.0)
 

@@ -233,7 +233,7 @@ def test_a_worker_that_boots_too_slowly_is_replaced(stubs: Make) -> None:
 def test_an_app_that_never_boots(stubs: Make) -> None:
     """Status 3 after boot_tries, the traceback once for all workers, and the cause at every try."""
     fail = """
-        from supervisor import messages
+        from supervisor.processes import messages
         messages.send(spec.link, messages.BootFailed('Traceback (most recent call last):\\nImportError: no oxygen'))
         raise SystemExit(3)
     """
@@ -248,7 +248,7 @@ def test_last_words_are_heard(stubs: Make) -> None:
     """A worker that says why it fails and dies while the supervisor looks away: both come at once, in their order."""
     fail = """
         import os, signal, time
-        from supervisor import messages
+        from supervisor.processes import messages
         os.kill(os.getppid(), signal.SIGSTOP)
         while open(f"/proc/{os.getppid()}/stat").read().rpartition(")")[2].split()[0] != "T":
             time.sleep(0.01)

@@ -199,7 +199,7 @@ def test_the_supervisors_exit_handlers_do_not_run_in_a_worker(tmp_path: Path) ->
     done = run_python(
         """
         import atexit, os, sys, weakref
-        from supervisor import hygiene
+        from supervisor.processes import hygiene
 
         class Kept: pass
         kept = Kept()
@@ -227,7 +227,7 @@ def test_the_standard_librarys_own_exit_handlers_stay() -> None:
     done = run_python(
         """
         import multiprocessing.util, os
-        from supervisor import hygiene
+        from supervisor.processes import hygiene
         multiprocessing.util.Finalize(None, os.write, (1, b"the parent's "), exitpriority=1)
         if os.fork() == 0:
             hygiene.take_own_exit_handlers()
@@ -245,7 +245,7 @@ def test_garbage_of_the_supervisors_closes_nothing_of_the_workers() -> None:
     done = run_python(
         """
         import gc, os, socket
-        from supervisor import hygiene
+        from supervisor.processes import hygiene
         gc.disable()
         class Cycle: pass
         cycle = Cycle()
@@ -270,7 +270,7 @@ def test_a_worker_whose_supervisor_has_gone_ends_at_once() -> None:
     done = run_python(
         """
         import os
-        from supervisor.linux import die_with_parent
+        from supervisor.processes.linux import die_with_parent
         if (pid := os.fork()) == 0:
             die_with_parent(os.getppid() + 1)
             os._exit(0)

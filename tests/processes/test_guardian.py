@@ -18,7 +18,7 @@ from whole.harness import TAG, eventually, tagged
 
 HEAD = """
 import os, signal, subprocess, sys, time
-from supervisor.guardian import FORWARDED, WAITED, guard
+from supervisor.processes.guardian import FORWARDED, WAITED, guard
 
 def say(text):
     os.write(1, text.encode() + b"\\n")
@@ -133,7 +133,7 @@ def test_children_can_be_found_without_the_kernels_list() -> None:
     done = run_python(
         """
         import ctypes, os, signal
-        from supervisor import children
+        from supervisor.processes import children
         made = []
         for name in (b"a) R 1 (", b"plain"):
             pid = os.fork()
@@ -172,7 +172,7 @@ def test_signals_that_come_too_late_hurt_nobody(guarded: type[Guarded]) -> None:
     """What comes while the rest is swept was meant for the supervisor; afterwards signals are as they were before."""
     one = guarded(
         """
-        from supervisor import children
+        from supervisor.processes import children
         sweep = children.sweep
         def late(spared):
             os.kill(os.getpid(), signal.SIGTERM)

@@ -12,8 +12,8 @@ import pytest
 from processes.harness import Stubs
 from whole.harness import eventually
 
-from supervisor import messages
-from supervisor.messages import BootFailed, Drained, Finish, LinkClosed, Quiet, Ready, StopAccepting
+from supervisor.processes import messages
+from supervisor.processes.messages import BootFailed, Drained, Finish, LinkClosed, Quiet, Ready, StopAccepting
 
 Pair = tuple[socket.socket, socket.socket]
 Make = Callable[..., Stubs]
@@ -92,7 +92,7 @@ def test_a_worker_that_talks_nonsense_harms_nobody(stubs: Make) -> None:
 
 def test_a_worker_that_is_ready_twice_harms_nobody(stubs: Make) -> None:
     """A message that does not fit the worker's state names both and changes nothing."""
-    ready = "from supervisor import messages\nmessages.send(spec.link, messages.Ready())"
+    ready = "from supervisor.processes import messages\nmessages.send(spec.link, messages.Ready())"
     service = stubs(workers=1, env={"STUB_READY": ready}).start()
     eventually(lambda: "'said ready' cannot happen in state 'ready'" in service.text, "the warning")
     assert service.states() == ["READY"]

@@ -13,8 +13,8 @@ SPAWNER = """
     from pathlib import Path
     from shmclaims import Segment
     from supervisor.config import load
-    from supervisor.spawn import spawn
-    from supervisor.worker_spec import WorkerSpec
+    from supervisor.processes.spawn import spawn
+    from supervisor.processes.worker_spec import WorkerSpec
     config = load(sys.argv[1])
     segment = Segment.create({}, max_sessions=100)
     segment.unlink()

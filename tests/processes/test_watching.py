@@ -15,8 +15,8 @@ from supervisor.config import Config, Recycle, ServerConfig, Timeouts
 from supervisor.configs import Configs
 from supervisor.core import events
 from supervisor.core.events import Worker
-from supervisor.hygiene import STACKS_SIGNAL
-from supervisor.watching import JITTER, STACKS_SECONDS, TICK_SECONDS, Watch, request_limit
+from supervisor.processes.hygiene import STACKS_SIGNAL
+from supervisor.processes.watching import JITTER, STACKS_SECONDS, TICK_SECONDS, Watch, request_limit
 
 
 @dataclass

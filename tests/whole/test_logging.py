@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 from whole.harness import Service, eventually
 
-from supervisor import log_files
+from supervisor.logs import files as log_files
 
 Made = Callable[..., Service]
 

@@ -21,9 +21,9 @@ import multiprocess
 from multiprocess.context import ForkProcess
 from multiprocess.popen_fork import Popen
 
-from supervisor import hygiene
 from supervisor.core.events import Worker
-from supervisor.worker_spec import WorkerSpec
+from supervisor.processes import hygiene
+from supervisor.processes.worker_spec import WorkerSpec
 
 logger = logging.getLogger("gym_supervise.supervisor")
 

@@ -17,8 +17,8 @@ import sys
 from typing import Any
 
 from supervisor.config.models import LogConfig
-from supervisor.log_formats import ConsoleFormatter, JsonFormatter
-from supervisor.log_writer import MAX_LINE_BYTES, DirectWriter, LineWriter, QueuedWriter, Sink
+from supervisor.logs.formats import ConsoleFormatter, JsonFormatter
+from supervisor.logs.writer import MAX_LINE_BYTES, DirectWriter, LineWriter, QueuedWriter, Sink
 
 SINGLE_THREADED_ROLES = ("guardian", "supervisor")
 OURS = ("gym_supervise", "supervisor")

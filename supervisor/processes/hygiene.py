@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from types import FrameType
 
-from supervisor.linux import become_subreaper, die_with_parent
+from supervisor.processes.linux import become_subreaper, die_with_parent
 
 SUPERVISORS_VARIABLES = ("NOTIFY_SOCKET", "MAINPID", "MANAGERPID")
 SUPERVISORS_PREFIXES = ("LISTEN_", "WATCHDOG_")

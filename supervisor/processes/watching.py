@@ -23,9 +23,9 @@ from shmclaims import RowState, RowView
 from supervisor.configs import Configs
 from supervisor.core import events
 from supervisor.core.events import Worker
-from supervisor.hygiene import STACKS_SIGNAL
+from supervisor.processes.hygiene import STACKS_SIGNAL
+from supervisor.processes.spawn import Child
 from supervisor.segments import Segments
-from supervisor.spawn import Child
 
 logger = logging.getLogger("gym_supervise.supervisor")
 

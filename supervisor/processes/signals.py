@@ -11,7 +11,7 @@ from __future__ import annotations
 import signal
 
 from supervisor.core import events
-from supervisor.linux import Received, SignalDescriptor
+from supervisor.processes.linux import Received, SignalDescriptor
 
 READ = frozenset(
     {

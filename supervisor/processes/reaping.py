@@ -19,9 +19,9 @@ from __future__ import annotations
 import signal
 from typing import Protocol
 
-from supervisor import children
 from supervisor.core.events import Worker, WorkerDied
-from supervisor.spawn import Child
+from supervisor.processes import children
+from supervisor.processes.spawn import Child
 
 GRACE_SECONDS = 0.5
 

@@ -19,8 +19,8 @@ import sys
 import time
 from collections.abc import Callable
 
-from supervisor import children
-from supervisor.linux import become_subreaper
+from supervisor.processes import children
+from supervisor.processes.linux import become_subreaper
 
 logger = logging.getLogger("gym_supervise.guardian")
 
