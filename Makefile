@@ -1,5 +1,6 @@
 # make demo    set up, then 200 episodes on plain uvicorn workers and on supervised ones
 # make test    set up, then lint and every test but the soaks
+# make bench   set up, then measure beside nginx, HAProxy and plain workers; ARGS=--list shows what, ARGS=relay runs that
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
@@ -27,7 +28,9 @@ test: setup lint
 	$(BIN)/pytest
 
 bench: setup
-	$(BIN)/python -m benchmarks
+	benchmarks/install-peers
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(BIN)/python -m benchmarks $(ARGS)
 
 pictures: setup
 	$(BIN)/python docs/pictures.py

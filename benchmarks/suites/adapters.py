@@ -1,15 +1,13 @@
-"""What reading a request and a reply costs: `python -m benchmarks.adapters`.
-
-Each line is measured in turns with the others, so that a busy machine slows all of them alike; the median of the
-rounds is shown. The aim for a request is 1.5 us, known cookie or none.
-"""
+"""What reading a request and a reply costs. The aim for a request is 1.5 us, known cookie or none."""
 
 from __future__ import annotations
 
-import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 
+from benchmarks.harness.rows import Case, Key, Mark, Opened, Row, Sample, Suite, single
 from server_adapters.adapter import Adapter
 from server_adapters.heads import RequestHead, ResponseHead
 from server_adapters.registry import build
@@ -17,9 +15,9 @@ from server_adapters.session_cookie import CookieSettings, SessionCookie
 
 NAME = "StatefulCounterResourcesServer___counter"
 SESSION = "3b0f5c1e-95b5-4e4c-9a63-31b3c8a6e0aa"
-ROUNDS = 60
 CALLS = 500
-AIM_US = 1.5
+AIM = Mark(1.5)
+READS = ("-bare", "-known", "-rollout")
 
 HEADERS = [
     (b"host", b"127.0.0.1:8000"),
@@ -47,17 +45,17 @@ def heads() -> tuple[RequestHead, RequestHead, RequestHead, ResponseHead]:
     )
 
 
-def cases() -> dict[str, Callable[[], object]]:
-    """What is measured, by name."""
+def cases() -> dict[str, tuple[str, Callable[[], object]]]:
+    """What is measured: what it is and a call of it, by the row's name."""
     bare, known, rollout, reply = heads()
-    found: dict[str, Callable[[], object]] = {}
+    found: dict[str, tuple[str, Callable[[], object]]] = {}
 
     def add(adapter: Adapter) -> None:
-        reading = adapter.read(known)
-        found[f"{adapter.name}: no cookie"] = lambda: adapter.read(bare)
-        found[f"{adapter.name}: known cookie"] = lambda: adapter.read(known)
-        found[f"{adapter.name}: known cookie, rollout"] = lambda: adapter.read(rollout)
-        found[f"{adapter.name}: known reply"] = lambda: adapter.reply(known, reading, SESSION, reply)
+        reading, name = adapter.read(known), adapter.name
+        found[f"{name}-bare"] = f"{name}: no cookie", lambda: adapter.read(bare)
+        found[f"{name}-known"] = f"{name}: known cookie", lambda: adapter.read(known)
+        found[f"{name}-rollout"] = f"{name}: known cookie, rollout", lambda: adapter.read(rollout)
+        found[f"{name}-reply"] = f"{name}: known reply", lambda: adapter.reply(known, reading, SESSION, reply)
 
     cookie = {"cookie": NAME, "secret": NAME}
     add(build({"preset": "gym-resources", **cookie}, None, server="bench"))
@@ -70,32 +68,29 @@ def cases() -> dict[str, Callable[[], object]]:
     def cold() -> object:
         return SessionCookie(CookieSettings(NAME, NAME), field="session_id").session(known.headers[-1][1])
 
-    found["a cookie for the first time, with its key's derivation"] = cold
+    found["cookie-cold"] = "a cookie for the first time, with its key's derivation", cold
     resources = build({"preset": "gym-resources", **cookie}, None, server="bench")
-    found["a new id put into a request"] = lambda: resources.mint(bare, SESSION)
+    found["cookie-put"] = "a new id put into a request", lambda: resources.mint(bare, SESSION)
     return found
 
 
-def measure(run: Callable[[], object]) -> float:
+def measure(run: Callable[[], object]) -> Sample:
     """Seconds of one call."""
     start = time.perf_counter()
     for _ in range(CALLS):
         run()
-    return (time.perf_counter() - start) / CALLS
+    return {"call": (time.perf_counter() - start) / CALLS}
 
 
-def main() -> None:
-    """Print microseconds a call, the median of the rounds."""
-    measured = cases()
-    rounds: dict[str, list[float]] = {name: [] for name in measured}
-    for _ in range(ROUNDS):
-        for name, run in measured.items():
-            rounds[name].append(measure(run))
-    for name, seconds in rounds.items():
-        microseconds = statistics.median(seconds) * 1e6
-        aim = "  over the aim" if "reply" not in name and ":" in name and microseconds > AIM_US else ""
-        print(f"{name:58} {microseconds:8.2f} us{aim}")
+@contextmanager
+def opened(wanted: frozenset[Key]) -> Iterator[Opened]:
+    """What is wanted of the cases."""
+    yield Opened([Case(name, "", partial(measure, run)) for name, (_, run) in CASES.items() if (name, "") in wanted])
 
 
-if __name__ == "__main__":
-    main()
+CASES = cases()
+ROWS = tuple(
+    Row(name, what, "us", single("call", (name, ""), times=1e6), AIM if name.endswith(READS) else None)
+    for name, (what, _) in CASES.items()
+)
+SUITE = Suite("adapters", "what reading a request and a reply costs", 30, ROWS, opened)

@@ -1,0 +1,1 @@
+"""The load: sessions and connections of clients."""

@@ -1,0 +1,39 @@
+"""uvicorn's own workers, without affinity: what a session costs when nobody looks after it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+from benchmarks.harness.processes import Kept, free_port
+from benchmarks.servers.variant import KEEP_ALIVE_SECONDS, Variant, answers
+
+STARTED = "Started server process"
+
+
+def uvicorn_command(app: str, *options: str, level: str = "warning") -> list[str]:
+    """The command line of uvicorn, the same for every variant; `options` say where it listens."""
+    command = [sys.executable, "-m", "uvicorn", f"benchmarks.servers.{app}", "--no-access-log", "--log-level", level]
+    return [*command, "--timeout-keep-alive", str(KEEP_ALIVE_SECONDS), *options]
+
+
+def plain(folder: Path, app: str, *, workers: int, name: str = "plain", core: int | None = None) -> Variant:
+    """Serve benchmarks.servers.APP with `uvicorn --workers N`, or one process for one worker."""
+    port = free_port()
+    options = ["--port", str(port)] + (["--workers", str(workers)] if workers > 1 else [])
+    # How many are ready, uvicorn says in its log only.
+    command = uvicorn_command(f"{app}:app", *options, level="info")
+    log = folder / f"{name}.log"
+    kept = Kept(command, log, core=core)
+
+    def ready() -> bool:
+        started = log.read_text(errors="replace").count(STARTED)
+        return started >= workers and answers(port)
+
+    try:
+        kept.wait_for(ready, name)
+    except BaseException:
+        kept.stop()
+        raise
+    return Variant(name, port, [kept], reload=lambda: kept.signal(signal.SIGHUP))
