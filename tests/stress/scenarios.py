@@ -166,16 +166,20 @@ async def mcp_sequence(http: Http, number: int) -> None:
 
 
 async def surviving_episode(http: Http, number: int) -> None:
-    """A worker dies in the middle: whose session is lost is told so each time, and starts a new one."""
+    """A worker dies in the middle: whose session is lost is told so each time, and starts a new one.
+
+    A seed that is lost with its worker has given no cookie: only a close, which carries the id, can name its session.
+    """
     while True:
         session = Session(http, number, typed=True)
         try:
             await session.seed()
             await play(session, sent_again=True)
         except Lost:
+            path, content = ("/get_counter_value", {}) if session.cookies else ("/close_session", {FIELD: session.id})
             for _ in range(2):
                 with suppress(Lost):
-                    await session.post("/get_counter_value", {})
+                    await session.post(path, content)
                     raise Wrong("a lost session was served") from None
         else:
             return

@@ -16,17 +16,19 @@ from stress.show import AGENTS, WINDOW_SECONDS, WORKERS, raise_descriptors, tabl
 pytest.importorskip("mcp")
 
 # A few attempts of each at once: where much else runs on the machine, none is to wait for longer than the window.
-# A worker's death under load is in tests/whole/test_episodes.py, and in the full size.
-SMALL = [replace(one, together=4) for one in SCENARIOS if one.small and not one.kills]
+# The worker that is killed must have some sessions.
+SMALL = [replace(one, together=40 if one.kills else 4) for one in SCENARIOS if one.small]
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Result]]:
-    """Small ones on three workers and two agents, all at once."""
+    """Small ones on three workers and two agents, all at once; after them a worker is killed in the middle of one."""
     services = Services(tmp_path_factory.mktemp("stress"), window_seconds=3, workers=3, agents=2)
     found: list[Result] = []
     try:
-        found += asyncio.run(run([(scenario, scenario.small) for scenario in SMALL], services))
+        for kills in (False, True):
+            chosen = [(scenario, scenario.small) for scenario in SMALL if scenario.kills is kills]
+            found += asyncio.run(run(chosen, services))
     finally:
         left = services.stop()
     yield {result.scenario.name: result for result in found}
