@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from server_adapters.finders import Finder
 from server_adapters.heads import Header, RequestHead, ResponseHead
 
 ReplyKind = Literal[
@@ -51,6 +52,12 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
                        with `session`, which the request names where the app does not look
     stateless          the route keeps no state: nothing is claimed for it, and its reply names no session that nobody
                        holds; an id that it carries and somebody holds still leads to the owner
+    lasts              the session lives as long as such a request: it is open from its claim on, and has ended when
+                       the last of them is over
+    judged             the app refuses an id that it does not know: where the id's worker is gone, the request runs as
+                       one that names no session
+    reply_to           the id by which the client matches a reply to its request, as JSON; empty where it has none
+    last_words         the owner's death in the middle of the reply can be told in it: `last_words` says how
     needs_body         the id is in the body: read it whole and call `read_body`
     wants_reply_body   whether the session ends stands in the reply's body: call `read_reply_body` at its end
     conflict           names of sources that name different sessions; empty when they agree
@@ -65,6 +72,10 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     replaces_gone: bool = False
     mints: bool = False
     stateless: bool = False
+    lasts: bool = False
+    judged: bool = False
+    reply_to: bytes = b""
+    last_words: bool = False
     needs_body: bool = False
     wants_reply_body: bool = False
     conflict: tuple[str, ...] = ()
@@ -77,12 +88,14 @@ class ReplyReading(msgspec.Struct, frozen=True, gc=False):
     expired  the reply takes the session's name from the client (an expired or cleared cookie)
     headers  the headers to send in place of the app's; None: send them as they are
     nothing  no handler saw the request: a session made for it is none, though it was to start one
+    finder   the reply's body may give out an id: it is fed every piece before that leaves; None: nothing to look for
     """
 
     issued: str | None = None
     expired: bool = False
     headers: Sequence[Header] | None = None
     nothing: bool = False
+    finder: Finder | None = None
 
 
 class OwnReply(msgspec.Struct, frozen=True, gc=False):
@@ -157,6 +170,45 @@ class Adapter(Protocol):
 
     def own_reply(self, kind: ReplyKind, head: RequestHead, reading: Reading, facts: Mapping[str, Any], /) -> OwnReply:
         """The reply of `kind` as this server's clients understand it; `facts` has the JSON fields of design.md."""
+
+    def frames(self, head: RequestHead, reading: Reading, /) -> Finder | None:
+        """What to look for in the frames that the app sends to a WebSocket; None: it gives out no id."""
+
+    def last_words(
+        self, head: RequestHead, reading: Reading, reply: ResponseHead, facts: Mapping[str, Any], /
+    ) -> bytes | None:
+        """The end of a reply whose owner died after its head, so that the client understands it.
+
+        Called when `reading.last_words`. None: only a broken connection tells.
+        """
+
+
+class Plain:
+    """What most adapters answer to the questions that only some kinds of server raise."""
+
+    has_sessions = True
+
+    def read_body(self, _head: RequestHead, reading: Reading, _body: bytes, /) -> Reading:
+        """No id is in a body."""
+        return reading
+
+    def mint(self, head: RequestHead, _session: str, /) -> Sequence[Header]:
+        """The app makes its ids: the headers as they are."""
+        return head.headers
+
+    def read_reply_body(self, _head: RequestHead, _reading: Reading, _reply: ResponseHead, _body: bytes, /) -> bool:
+        """No reply's body ends a session."""
+        return False
+
+    def frames(self, _head: RequestHead, _reading: Reading, /) -> Finder | None:
+        """No frame gives out an id."""
+        return None
+
+    def last_words(
+        self, _head: RequestHead, _reading: Reading, _reply: ResponseHead, _facts: Mapping[str, Any], /
+    ) -> bytes | None:
+        """The connection breaks off."""
+        return None
 
 
 FACTS = ("server", "session", "worker", "incarnation", "died_at")

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from server_adapters import cookies
-from server_adapters.adapter import STATUS_OF, Life, OwnReply, Reading, ReplyKind, ReplyReading, json_reply
+from server_adapters.adapter import STATUS_OF, Life, OwnReply, Plain, Reading, ReplyKind, ReplyReading, json_reply
 from server_adapters.custom_sources import Cookie, CookieSource, JsonSource, PlainCookie, ReplyHeader, Source
 from server_adapters.heads import Header, RequestHead, ResponseHead
 from server_adapters.routes import Role, Routes
@@ -26,7 +26,7 @@ class Gone(msgspec.Struct, frozen=True):
     body: Any = None
 
 
-class Custom:
+class Custom(Plain):
     """A server whose ids are found as the config says.
 
     Args:
@@ -41,7 +41,6 @@ class Custom:
     """
 
     name = "custom"
-    has_sessions = True
 
     def __init__(
         self,
@@ -131,10 +130,6 @@ class Custom:
         for cookie in self._cookies:
             headers = cookies.without(headers, cookie.prefix)
         return headers
-
-    def read_reply_body(self, _head: RequestHead, _reading: Reading, _reply: ResponseHead, _body: bytes) -> bool:
-        """No reply's body ends a session."""
-        return False
 
     def own_reply(self, kind: ReplyKind, head: RequestHead, _reading: Reading, facts: Mapping[str, Any]) -> OwnReply:
         """JSON; the gone reply as configured, with the cookies that named the session expired."""

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from server_adapters import cookies
-from server_adapters.adapter import Life, OwnReply, Reading, ReplyKind, ReplyReading, json_reply
+from server_adapters.adapter import Life, OwnReply, Plain, Reading, ReplyKind, ReplyReading, json_reply
 from server_adapters.heads import Header, RequestHead, ResponseHead
 from server_adapters.routes import Role, Routes
 from server_adapters.session_cookie import SessionCookie
@@ -40,7 +40,7 @@ def below_rollout(path: str) -> str:
     return path if found is None else path[found.end() :] or "/"
 
 
-class GymServer:
+class GymServer(Plain):
     """What is the same in both presets; `GymResources` and `GymAgent` add how a request's head is read.
 
     Args:
@@ -51,8 +51,6 @@ class GymServer:
         life: the life of a claim.
 
     """
-
-    has_sessions = True
 
     def __init__(self, cookie: SessionCookie, routes: Routes, *, typed_field: str, mints: bool, life: Life) -> None:
         self._cookie = cookie
@@ -122,10 +120,6 @@ class GymServer:
         if (unheld or nothing) and found.session is not None:
             return ReplyReading(headers=cookies.without(reply.headers, self._cookie.prefix), nothing=nothing)
         return ReplyReading(found.session, found.expired, nothing=nothing)
-
-    def read_reply_body(self, _head: RequestHead, _reading: Reading, _reply: ResponseHead, _body: bytes) -> bool:
-        """No reply's body ends a session, but for those of routes that say so."""
-        return False
 
     def own_reply(self, kind: ReplyKind, head: RequestHead, _reading: Reading, facts: Mapping[str, Any]) -> OwnReply:
         """JSON, with the session's cookie as it came: Gym's clients send the last reply's cookies and no others."""

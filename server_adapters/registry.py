@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from server_adapters.adapter import Adapter, Life
 from server_adapters.custom_options import IDLE_SECONDS, CustomOptions, read_routes, token
 from server_adapters.discovery import find_session_cookies, session_cookie_settings
@@ -13,8 +15,11 @@ from server_adapters.gym_agent import FIELD as AGENT_FIELD
 from server_adapters.gym_agent import GymAgent, agent_routes
 from server_adapters.gym_resources import FIELD as RESOURCES_FIELD
 from server_adapters.gym_resources import GymResources, resources_routes
+from server_adapters.mcp import Mcp
+from server_adapters.mcp_sse import McpSse
 from server_adapters.none import NoSessions
 from server_adapters.routes import Role
+from server_adapters.server_kind import ServerKind
 from server_adapters.session_cookie import DEFAULT_MAX_AGE, SessionCookie
 from server_adapters.starlette_session import StarletteSession
 
@@ -23,20 +28,28 @@ __all__ = ["PRESETS", "AffinityError", "build", "check_options", "find_session_c
 WINDOW_SECONDS = 300.0
 STATELESS_ROUTES = ("/aggregate_metrics",)
 
+_LIFE_FIELDS = {"session_close_retry_window_seconds": "window_seconds"}
 _LIFE = {"session_close_retry_window_seconds", "idle_seconds", "open_idle_seconds"}
 _COOKIE = {"cookie", "secret", "max_age", "field"}
 _ROUTES = {"session_starts", "session_ends", "stateless_routes"}
 _CUSTOM = {"sources", "replies", "starts", "ends", "gone", "unknown", "stateless_routes"}
+
+SERVER_KINDS: Mapping[str, type[ServerKind]] = {kind.name: kind for kind in (Mcp, McpSse)}
+"""Servers whose ids are where their protocol says: nothing to configure but how long claims live."""
 
 _KEYS: Mapping[str, frozenset[str]] = {
     "gym-resources": frozenset(_LIFE | _COOKIE | _ROUTES | {"remember_closed"}),
     "gym-agent": frozenset(_LIFE | _COOKIE | _ROUTES | {"remember_closed"}),
     "starlette-session": frozenset(_LIFE | _COOKIE | _ROUTES),
     "custom": frozenset(_LIFE | _CUSTOM),
+    **dict.fromkeys(SERVER_KINDS, frozenset(_LIFE)),
     "none": frozenset(),
 }
 
+
 PRESETS: tuple[str, ...] = tuple(_KEYS)
+COOKIE_PRESETS = frozenset(preset for preset, keys in _KEYS.items() if keys >= _COOKIE)
+"""Those whose ids are in the session cookie of the app's own SessionMiddleware."""
 
 _ROLES = (("session_starts", Role.STARTS), ("session_ends", Role.ENDS), ("stateless_routes", Role.STATELESS))
 
@@ -58,6 +71,10 @@ def build(options: Mapping[str, Any], app: object | None, *, server: str) -> Ada
     preset = given["preset"]
     if preset == "none":
         return NoSessions()
+    if preset in SERVER_KINDS:
+        kind = SERVER_KINDS[preset]
+        lives = {_LIFE_FIELDS.get(key, key): value for key, value in given.items() if key in _LIFE}
+        return kind(msgspec.structs.replace(kind.default_life, **lives))
     if preset == "custom":
         life = _life(given, idle=IDLE_SECONDS, explicit=bool(given.get("starts")))
         return CustomOptions(given, server=server).build(life)

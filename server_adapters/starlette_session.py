@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from server_adapters import cookies
-from server_adapters.adapter import Life, OwnReply, Reading, ReplyKind, ReplyReading, json_reply
+from server_adapters.adapter import Life, OwnReply, Plain, Reading, ReplyKind, ReplyReading, json_reply
 from server_adapters.heads import Header, RequestHead, ResponseHead
 from server_adapters.routes import Role, Routes
 from server_adapters.session_cookie import SessionCookie
@@ -20,7 +20,7 @@ START = Reading(starts=True)
 STATELESS = Reading(stateless=True)
 
 
-class StarletteSession:
+class StarletteSession(Plain):
     """A server whose session id is a field of its session cookie.
 
     Args:
@@ -31,7 +31,6 @@ class StarletteSession:
     """
 
     name = "starlette-session"
-    has_sessions = True
 
     def __init__(self, cookie: SessionCookie, routes: Routes, *, life: Life) -> None:
         self._cookie = cookie
@@ -50,10 +49,6 @@ class StarletteSession:
         starts, ends = bool(roles & Role.STARTS), bool(roles & Role.ENDS)
         return Reading(session, vouched=session is not None, starts=starts, ends=ends)
 
-    def read_body(self, _head: RequestHead, reading: Reading, _body: bytes) -> Reading:
-        """No id is in a body."""
-        return reading
-
     def mint(self, head: RequestHead, session: str) -> Sequence[Header]:
         """Ids are the app's to make; this puts one into its session all the same."""
         return self._cookie.put(head.headers, session)
@@ -66,10 +61,6 @@ class StarletteSession:
         if session is None and reading.stateless and found.session is not None:
             return ReplyReading(headers=cookies.without(reply.headers, self._cookie.prefix))
         return ReplyReading(found.session, found.expired)
-
-    def read_reply_body(self, _head: RequestHead, _reading: Reading, _reply: ResponseHead, _body: bytes) -> bool:
-        """No reply's body ends a session."""
-        return False
 
     def own_reply(self, kind: ReplyKind, _head: RequestHead, _reading: Reading, facts: Mapping[str, Any]) -> OwnReply:
         """JSON; a lost session's cookie is expired, so that a browser is not locked out."""

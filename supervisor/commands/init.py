@@ -6,7 +6,8 @@ import os
 
 import click
 
-from server_adapters.registry import PRESETS
+from server_adapters.adapter import Life
+from server_adapters.registry import PRESETS, SERVER_KINDS
 from supervisor.errors import ConfigError, SupervisorError
 
 FILE = "config.yaml"
@@ -21,6 +22,7 @@ Presets:
   gym-resources      NeMo Gym's resources servers
   gym-agent          NeMo Gym's agent servers
   starlette-session  any app with Starlette's SessionMiddleware
+  mcp, mcp-sse       MCP over Streamable HTTP, and over HTTP+SSE
   custom             ids in cookies, headers, queries, paths or JSON bodies
   none               servers that keep no session
 """
@@ -83,6 +85,19 @@ GYM = """\
       # open_idle_seconds: 86400    # end a session whose client went away; default: never
 """
 
+
+def lives(life: Life) -> str:
+    """The lines of a preset that has nothing but lives to configure; they show its defaults."""
+    never = "" if life.open_idle_seconds else "; default: never"
+    shown = (
+        ("session_close_retry_window_seconds", life.window_seconds, "after a session's end"),
+        ("idle_seconds", life.idle_seconds, "after the last request for an id that was never started"),
+        ("open_idle_seconds", life.open_idle_seconds or 86400, f"after the last request of an open session{never}"),
+    )
+    lines = "".join(f"      # {f'{key}: {value:g}':46}# {when}\n" for key, value, when in shown)
+    return f"      # Ids are where the protocol says: docs/presets.md. How long claims live, in seconds:\n{lines}"
+
+
 AFFINITY = {
     "gym-resources": GYM.format(routes=ROUTES),
     "gym-agent": GYM.format(routes="      # field: agent_session_id\n" + ROUTES),
@@ -110,6 +125,7 @@ AFFINITY = {
       # unknown: claim              # an id that nobody claims starts a session; default pass: it runs where it lands
       idle_seconds: 86400           # life of a claim after its last request
 """,
+    **{preset: lives(kind.default_life) for preset, kind in SERVER_KINDS.items()},
     "none": "      # Every request runs where it lands: right only for an app that keeps nothing between requests.\n",
 }
 

@@ -99,6 +99,7 @@ def _look(name: str, server: ServerConfig) -> AppReport:
     from server_adapters import registry
     from server_adapters.discovery import session_cookie_settings
     from server_adapters.errors import AffinityError
+    from server_adapters.registry import COOKIE_PRESETS
     from supervisor.worker.apps import load_app
 
     app, _ = load_app(server)
@@ -107,7 +108,7 @@ def _look(name: str, server: ServerConfig) -> AppReport:
     report.preset = options["preset"]
     try:
         adapter = registry.build(options, app, server=name)
-        if report.preset not in ("custom", "none"):
+        if report.preset in COOKIE_PRESETS:
             settings = session_cookie_settings(options, app)
             report.cookie, report.pair = settings.name, (settings.name, settings.secret)
     except AffinityError as error:

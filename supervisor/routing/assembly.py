@@ -52,7 +52,7 @@ class Routing:
         self._taker = Taker(self._claims, ring)
         self._replies = Replies(adapter, ring, server=spec.name)
         placement = Placement(spec.server.placement, spec.incarnation)
-        self._forwarder = Forwarder(self._client, placement, ring, self.row)
+        self._forwarder = Forwarder(self._client, placement, ring, self.row, replies=self._replies)
         self.router = Router(
             app,
             adapter,

@@ -14,6 +14,7 @@ WANTS_REPLY_BODY = 64
 VOUCHED = 128
 MINTS = 256
 STATELESS = 512
+LASTS = 1024
 
 
 def pack(reading: Reading, *, minted: bool = False) -> int:
@@ -29,6 +30,7 @@ def pack(reading: Reading, *, minted: bool = False) -> int:
         | VOUCHED * reading.vouched
         | MINTS * reading.mints
         | STATELESS * reading.stateless
+        | LASTS * reading.lasts
     )
 
 
@@ -45,4 +47,5 @@ def unpack(bits: int, session: str | None) -> Reading:
         wants_reply_body=bool(bits & WANTS_REPLY_BODY),
         vouched=bool(bits & VOUCHED),
         stateless=bool(bits & STATELESS),
+        lasts=bool(bits & LASTS),
     )

@@ -9,6 +9,7 @@ from uuid import uuid4
 import msgspec
 
 from server_adapters.adapter import STATUS_OF, ReplyKind
+from server_adapters.heads import ResponseHead
 from shmclaims import OwnRow, WorkerRing
 from supervisor.relay.client import RelayClient
 from supervisor.relay.outcomes import (
@@ -24,7 +25,7 @@ from supervisor.relay.outcomes import (
 )
 from supervisor.routing import flags
 from supervisor.routing.placement import Placement
-from supervisor.routing.replies import Refusal, describe_gone
+from supervisor.routing.replies import Refusal, Replies, describe_gone
 from supervisor.routing.request import Request, Send
 
 
@@ -46,9 +47,11 @@ class Forwarder:
         ring: WorkerRing,
         row: OwnRow,
         *,
+        replies: Replies | None = None,
         new_id: Callable[[], str] = lambda: str(uuid4()),
     ) -> None:
         self.new_id = new_id
+        self._replies = replies
         self._client = client
         self._placement = placement
         self._ring = ring
@@ -100,6 +103,10 @@ class Forwarder:
         assert self._client is not None
         self._row.add("relayed_out", 1)
         placed = order.mode == "placed"
+        begun = None
+        if request.reading.last_words:
+            begun = Begun(send)
+            send = begun.send
         outcome = await self._client.relay(order, request.scope, request.body, send)
         match outcome:
             case Taken():
@@ -118,7 +125,11 @@ class Forwarder:
                 if started:
                     if request.line is not None:
                         request.line.served(order.owner, order.session)
-                    return None  # the reply has begun: returning without its end breaks the client's connection off
+                    # The reply has begun: returning without its end breaks the client's connection off.
+                    if begun is not None and begun.head is not None and self._replies is not None:
+                        lost = Refusal("session_gone", describe_gone(self._ring, order.owner), owner=order.owner)
+                        await self._replies.end_reply(lost, request, order.session, begun.head)
+                    return None
                 raise Refusal("session_gone", describe_gone(self._ring, order.owner), owner=order.owner)
             case Refused(kind, facts):
                 raise Refusal(reply_kind(kind), str(facts.get("detail", "")), owner=order.owner)
@@ -128,6 +139,22 @@ class Forwarder:
                 if placed:
                     return Moved(None)
                 raise Refusal("owner_unreachable", reason, owner=order.owner)
+
+
+class Begun:
+    """Remembers the head of a reply that passes."""
+
+    __slots__ = ("_send", "head")
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.head: ResponseHead | None = None
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """The relay's `send`."""
+        if message["type"] == "http.response.start":
+            self.head = ResponseHead(message["status"], message.get("headers", ()))
+        await self._send(message)
 
 
 def reply_kind(name: str) -> ReplyKind:

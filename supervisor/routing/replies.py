@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from server_adapters.adapter import Adapter, Reading, ReplyKind
-from server_adapters.heads import RequestHead
+from server_adapters.heads import RequestHead, ResponseHead
 from shmclaims import WorkerRing
+from supervisor.routing.request import Request
 from supervisor.routing.shown import prefix, without
 
 logger = logging.getLogger("gym_supervise.router")
@@ -73,6 +74,14 @@ class Replies:
         start = {"type": "websocket.http.response.start", "status": reply.status, "headers": list(reply.headers)}
         await send(start)
         await send({"type": "websocket.http.response.body", "body": reply.body})
+
+    async def end_reply(self, refusal: Refusal, request: Request, session: str | None, begun: ResponseHead) -> None:
+        """The owner died after the head of its reply: end that as the client understands it, where there is a way."""
+        head, reading = request.head, request.reading
+        words = self._adapter.last_words(head, reading, begun, self.facts(refusal, session))
+        if words is not None:
+            self.note(refusal, head, session)
+            await request.send({"type": "http.response.body", "body": words, "more_body": False})
 
     def note_lost_end(self, head: RequestHead) -> None:
         """A request that ends a session names none: its client has lost the name, and the session stays."""

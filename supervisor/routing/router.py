@@ -138,7 +138,7 @@ class Router:
             assert session is not None
             scope["headers"] = list(self._adapter.mint(request.head, session))
         listener = None
-        if reading.starts:
+        if reading.starts and not reading.lasts:
             receive = listener = Listener(receive)
         visit = Visit(self._adapter, self._claims, self._replies, request, own, listener)
         scope.setdefault("extensions", {})[extension.NAME] = visit.extension

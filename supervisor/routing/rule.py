@@ -11,6 +11,8 @@ every line of the rule is a row in a table of cases.
     no id                                             Run
     this worker owns it                               RunOwned
     another live worker owns it                       Relay(its incarnation)
+    its worker is gone, the app judges, a start       Place(claim=False)
+    its worker is gone, the app judges ids itself     Run
     its worker is gone, a start may replace it        Place()
     its worker is gone                                Refuse(session_gone)
     nobody claims it, the route keeps no state        Run
@@ -99,6 +101,8 @@ def decide(reading: Reading, claim: ClaimFact | None, *, me: int, owned: bool) -
         if claim.live:
             # A claim of this worker's own that its book lacks is one that just ends: claim it anew.
             return CLAIM_AND_RUN if claim.incarnation == me else Relay(claim.incarnation)
+        if reading.judged:
+            return PLACE_UNCLAIMED if reading.starts else RUN
         return PLACE if reading.starts and reading.replaces_gone else REFUSE_GONE
     if reading.stateless:
         return RUN

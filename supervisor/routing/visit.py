@@ -2,7 +2,8 @@
 
 The app's messages pass through `Visit.send`. At the reply's head the adapter looks for an id that the app has just
 given out; it is claimed before the head leaves, since from then on a client can name it. Where that fails the app's
-reply is withheld and the reason sent in its place.
+reply is withheld and the reason sent in its place. An id in the reply's body is looked for in each piece, which leaves
+as soon as it has been seen: only the one that completes the id waits for the claim.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from typing import Any
 
 from server_adapters.adapter import Adapter
+from server_adapters.finders import Finder
 from server_adapters.heads import ResponseHead
 from shmclaims import AlreadyClaimed, ClaimGone, ClaimTimeout, TableFull
 from supervisor.routing.claims import Claims
@@ -35,7 +37,9 @@ class Visit:
         "_claims",
         "_closes",
         "_complete",
+        "_finder",
         "_head",
+        "_held",
         "_issued",
         "_listener",
         "_made",
@@ -73,6 +77,8 @@ class Visit:
         self._own = own
         self._session = None if own is None else own.session
         self._made = own is not None and claims.book.enter(own)
+        if own is not None and reading.lasts:
+            claims.book.start(own, succeeded=True, now=time.monotonic())
         self._closes = 0 if own is None else own.closes
         self._issued: Owned | None = None
         self._send = request.send
@@ -84,6 +90,8 @@ class Visit:
         self._unnamed = False
         self._withheld = False
         self._reply_head: ResponseHead | None = None
+        self._finder: Finder | None = None
+        self._held: dict[str, Any] | None = None  # the reply's head, until the first piece of its body
         self._body: bytearray | None = bytearray() if reading.wants_reply_body else None
 
     @property
@@ -98,11 +106,16 @@ class Visit:
             message = await self._read_head(message)
             if self._withheld:
                 return
+            if self._finder is not None and self._finder.holds_head:
+                self._held = message
+                return
         elif kind == "http.response.body":
             if self._withheld:
                 return
             body = message.get("body", b"")
             self._unsent -= len(body)
+            if self._finder is not None and not await self._look(self._finder, message):
+                return
             if self._body is not None:
                 self._collect(body)
             if not message.get("more_body", False):
@@ -122,13 +135,13 @@ class Visit:
             self._unsent = content_length(reply)
         seen = self._adapter.reply(self._head, self._reading, self._session, reply)
         self._nothing = seen.nothing
+        self._finder = seen.finder
         own = self._own
         if seen.issued is not None and seen.issued != self._session:
             try:
                 self._issued = await self._claim_issued(seen.issued)
             except Refusal as refusal:
-                self._withheld = True
-                await self._replies.send(refusal, self._head, self._reading, self._send, seen.issued)
+                await self._withhold(refusal, seen.issued)
                 return message
             self._unname()
         elif own is not None:
@@ -137,6 +150,32 @@ class Visit:
             elif seen.issued is not None or not (self._reading.mints or self._adapter.life.kept_by_reply):
                 own.kept = True
         return message if seen.headers is None else {**message, "headers": list(seen.headers)}
+
+    async def _look(self, finder: Finder, message: dict[str, Any]) -> bool:
+        """Look for an id in a piece of the body, and claim it; False: the piece must not be sent."""
+        issued = finder.feed(message.get("body", b""), last=not message.get("more_body", False))
+        if finder.over:
+            self._finder = None
+        if issued is not None and issued != self._session:
+            try:
+                self._issued = await self._claim_issued(issued)
+            except Refusal as refusal:
+                if self._held is None:
+                    self._withheld = True
+                    self._replies.note(refusal, self._head, issued)
+                    raise ConnectionError(f"{refusal.kind}: {refusal.detail}") from refusal
+                await self._withhold(refusal, issued)
+                return False
+            self._unname()
+        held, self._held = self._held, None
+        if held is not None:
+            await self._send(held)
+        return True
+
+    async def _withhold(self, refusal: Refusal, issued: str) -> None:
+        """Send the refusal in place of the app's reply."""
+        self._withheld = True
+        await self._replies.send(refusal, self._head, self._reading, self._send, issued)
 
     def _unname(self) -> None:
         """The reply takes the client's name for the session away: it ends. One that it never knew is not even kept."""
@@ -157,6 +196,8 @@ class Visit:
             raise Refusal("claim_timeout", f"{late}; the app had run, its reply was withheld") from late
         self._claims.book.enter(issued)
         issued.kept = True
+        if self._reading.lasts:
+            self._claims.book.start(issued, succeeded=True, now=time.monotonic())
         return issued
 
     def _collect(self, body: bytes) -> None:
@@ -188,7 +229,10 @@ class Visit:
         succeeded = self._complete and 200 <= self._status < 300 and (self._issued is own or not self._unnamed)
         if self._nothing:
             return
-        if reading.starts:
+        if reading.lasts:
+            if own.in_flight == 1:
+                book.end(own, now)
+        elif reading.starts:
             created_nothing = (
                 book.life.rolls_back
                 and reading.typed
@@ -204,10 +248,11 @@ class Visit:
             closed = self._own is own and own.closes != self._closes
             book.start(own, succeeded=succeeded and not closed, now=now)
         elif self._ends():
+            ended = self._own or own  # an id that the reply has just given out is another session's
             if reading.typed:
-                book.close(own, now)
+                book.close(ended, now)
             else:
-                book.end(own, now)
+                book.end(ended, now)
         own.succeeded = own.succeeded or succeeded
 
     def _ends(self) -> bool:
