@@ -103,8 +103,8 @@ class Custom(Plain):
         )
 
     def _issues_to(self, head: RequestHead) -> bool:
-        # Preflights never carry a cookie, and a WebSocket's reply cannot bring one.
-        return self._issues is not None and not head.websocket and head.method != "OPTIONS"
+        # Preflights never carry a cookie.
+        return self._issues is not None and head.method != "OPTIONS"
 
     def mint(self, head: RequestHead, session: str) -> Sequence[Header]:
         """The request's headers with the router's own cookie."""

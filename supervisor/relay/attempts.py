@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import random
+from typing import TYPE_CHECKING
 
 from supervisor.relay import unix
 from supervisor.relay.body import BodyReplay
@@ -13,6 +14,9 @@ from supervisor.relay.exchange import BROKEN_OFF, Exchange, Send
 from supervisor.relay.link import Link
 from supervisor.relay.outcomes import Gone, Outcome, Overloaded, OwnerLost, Unreachable
 from supervisor.relay.peer import Peer
+
+if TYPE_CHECKING:
+    from supervisor.relay.websocket.acceptor import Conversation
 
 logger = logging.getLogger("supervisor.relay")
 
@@ -66,6 +70,10 @@ class Attempts:
             outcome = await self._try() or await self._pause()
         return outcome
 
+    def begin(self, link: Link) -> Exchange | Conversation:
+        """What comes after `opened` on `link`."""
+        return Exchange(link, self._body, self._send, uploaded=self._whole, holds=self._holds)
+
     async def _try(self) -> Outcome | None:
         link = self._peer.take()
         if link is None:
@@ -84,7 +92,7 @@ class Attempts:
 
     async def _exchange(self, link: Link) -> Outcome | None:
         self._sent = True
-        exchange = Exchange(link, self._body, self._send, uploaded=self._whole, holds=self._holds)
+        exchange = self.begin(link)
         try:
             outcome = await exchange.run()
         except BaseException:

@@ -10,6 +10,7 @@ from supervisor.relay import unix
 from supervisor.relay.frames import Ack, Frame, FrameReader, Last, Open, Piece, ProtocolError, encode
 from supervisor.relay.reply import Reply
 from supervisor.relay.upload import Upload
+from supervisor.relay.websocket.owner import OwnerSocket
 
 if TYPE_CHECKING:
     from supervisor.relay.server import RelayServer
@@ -32,6 +33,7 @@ class Channel(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._reply: Reply | None = None  # of the request that is not answered yet
         self._upload: Upload | None = None
+        self._socket: OwnerSocket | None = None  # a WebSocket is the last thing that a connection serves
         self._uploading = False  # its body, or that of the one before it, is not complete
         self._reading_paused = False
 
@@ -72,6 +74,8 @@ class Channel(asyncio.Protocol):
             self._reply.disconnected = True
         if self._upload is not None:
             self._upload.end()
+        if self._socket is not None:
+            self._socket.lost()
 
     def pause_writing(self) -> None:
         self.writable = asyncio.Event()
@@ -85,7 +89,7 @@ class Channel(asyncio.Protocol):
 
     def refuse(self, ack: Ack) -> None:
         """Refuse the request; the connection is ready for another one."""
-        self._reply = self._upload = None
+        self._reply = self._upload = self._socket = None
         self._uploading = False
         self.write(encode(ack))
 
@@ -135,15 +139,25 @@ class Channel(asyncio.Protocol):
         """End the connection, with the word that a request which runs here was taken: nobody may run it again."""
         if self._reply is not None:
             self._reply.own_up()
+        self.close_socket()
         if not self.lost:
             self._transport.close()
 
+    def close_socket(self) -> None:
+        """Close the WebSocket, if it is one, as a server does that stops."""
+        if self._socket is not None:
+            self._socket.close()
+
     def _open(self, request: Open) -> None:
-        if self._reply is not None or self._uploading:
+        if self._reply is not None or self._uploading or self._socket is not None:
             raise ProtocolError("Open on a connection whose request is not complete")
         server = self._server
-        if request.incarnation != server.incarnation or request.scope.type != "http":
-            self.write(encode(server.refusal(request)))
+        if request.incarnation != server.incarnation:
+            self.write(encode(Ack.not_owner()))
+            return
+        if request.scope.type == "websocket":
+            self._socket = socket = OwnerSocket(self)
+            server.serve(request, socket, socket)
             return
         self._reply = reply = Reply(self)
         self._upload = upload = Upload(self, reply, request)
@@ -151,6 +165,9 @@ class Channel(asyncio.Protocol):
         server.serve(request, reply, upload)
 
     def _take(self, frame: Frame) -> None:
+        if self._socket is not None:
+            self._socket.feed(frame)
+            return
         if type(frame) is not Piece and type(frame) is not Last:
             raise ProtocolError(f"{frame!r} from an acceptor, which sends Open and bodies only")
         if not self._uploading:

@@ -24,6 +24,7 @@ from supervisor.relay.outcomes import (
     Unreachable,
 )
 from supervisor.relay.peer import Peer
+from supervisor.relay.websocket import acceptor as websocket
 
 __all__ = [
     "BodyReplay",
@@ -143,6 +144,24 @@ class RelayClient:
             holds=holds,
             reach_seconds=self._reach_seconds,
         ).run(link)
+        if type(outcome) in DEATHS and peer.dead():
+            self._forget(order.owner)
+        return outcome
+
+    async def relay_websocket(self, order: Order, scope: Mapping[str, Any], body: BodyReplay, send: Send) -> Outcome:
+        """Carry one WebSocket to its owner; as `relay`, `body` being the WebSocket's receive.
+
+        What `send` raises is the app's affair in part: an OSError says that the client has gone.
+        """
+        try:
+            opened = encode(websocket.open_of(order, scope))
+        except ProtocolError as error:
+            return Unreachable(str(error))
+        peer = self._peers.get(order.owner) or self._meet(order.owner)
+        placed, reach_seconds = order.mode == "placed", self._reach_seconds
+        outcome = await websocket.WebSocketAttempts(
+            peer, opened, body, send, placed=placed, reach_seconds=reach_seconds
+        ).run(None)
         if type(outcome) in DEATHS and peer.dead():
             self._forget(order.owner)
         return outcome

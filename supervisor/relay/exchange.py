@@ -137,7 +137,7 @@ class Exchange:
                 return COMPLETE
         elif type(frame) is Ack:
             self.uploaded = True  # nothing but Open was sent: the connection is clean
-            return _refusal(frame)
+            return refusal(frame)
         return None
 
     def _lost(self) -> Outcome | None:
@@ -171,7 +171,8 @@ class Exchange:
         link.abort()
 
 
-def _refusal(ack: Ack) -> Outcome:
+def refusal(ack: Ack) -> Outcome:
+    """What an owner's no means."""
     if ack.verdict is Verdict.NOT_OWNER:
         return NotOwner(ack.incarnation)
     if ack.verdict is Verdict.DRAINING:

@@ -14,8 +14,11 @@ owner -> acceptor   Ack (refusals) or TAKEN, then Head, Piece ... Last, with Mes
 
 TAKEN is left out where nobody waits for it: a whole request of a session that the owner has. Any other answer says it
 too, and an owner that closes such a connection says it first. Nothing but Open is sent before TAKEN, so a refused
-connection is clean for the next request. A WebSocket needs no more than kinds of its own: `Scope.type` names it, and
-kinds 9 to 15 are free.
+connection is clean for the next request.
+
+A WebSocket (`Scope.type` names it) is always TAKEN first. Then both sides send its messages: data as Piece ... Last
+where it is binary and Piece ... Text where it is text, everything else as Message; ENDED or FAILED, when the owner's
+app has returned or raised, is the last frame, and the connection serves nothing after it. Kinds 11 to 15 are free.
 """
 
 from __future__ import annotations
@@ -80,6 +83,7 @@ class Open(msgspec.Struct, array_like=True, frozen=True, gc=False):
     body, more_body   the whole body, or nothing and more_body
     holds_body        the client waits for `100 Continue`: the body comes after READS only
     extensions        names of the ASGI extensions that the acceptor's server offers and the relay carries
+    subprotocols      those that the client of a WebSocket offers, in order
     """
 
     incarnation: int
@@ -92,6 +96,7 @@ class Open(msgspec.Struct, array_like=True, frozen=True, gc=False):
     more_body: bool = False
     holds_body: bool = False
     extensions: list[str] | None = None
+    subprotocols: list[str] | None = None
 
 
 class Ack(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -140,7 +145,7 @@ class Head(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Any other ASGI message of a reply (early hints, trailers), as it is."""
+    """Any other ASGI message (early hints, trailers, what a WebSocket has beside its data), as it is."""
 
     content: dict[str, Any]
 
@@ -157,17 +162,24 @@ class Last(msgspec.Struct, frozen=True, gc=False):
     data: bytes
 
 
+class Text(msgspec.Struct, frozen=True, gc=False):
+    """The last bytes of a WebSocket's text message, which is UTF-8."""
+
+    data: bytes
+
+
 class Signal(enum.Enum):
     """Frames without payload."""
 
     TAKEN = 3
     FAILED = 4
     READS = 5
+    ENDED = 10
 
 
-Frame = Open | Ack | Head | Message | Piece | Last | Signal
+Frame = Open | Ack | Head | Message | Piece | Last | Text | Signal
 
-_OPEN, _ACK, _HEAD, _MESSAGE, _PIECE, _LAST = 1, 2, 6, 7, 8, 0
+_OPEN, _ACK, _HEAD, _MESSAGE, _PIECE, _LAST, _TEXT = 1, 2, 6, 7, 8, 0, 9
 _WORD = struct.Struct("<IB")
 _pack = _WORD.pack
 _unpack = _WORD.unpack_from
@@ -186,16 +198,19 @@ _DECODE: dict[int, Callable[[bytes], Frame]] = {
     _mark(_MESSAGE): msgspec.msgpack.Decoder(Message).decode,
     _mark(_PIECE): Piece,
     _mark(_LAST): Last,
+    _mark(_TEXT): Text,
     **{_mark(signal.value): {b"": signal}.__getitem__ for signal in Signal},
 }
-_BODIES = (_mark(_PIECE), _mark(_LAST))
+_BODIES: dict[int, Callable[[bytes], Frame]] = {_mark(_PIECE): Piece, _mark(_LAST): Last, _mark(_TEXT): Text}
 _MARKS: dict[type, int] = {Open: _mark(_OPEN), Ack: _mark(_ACK), Head: _mark(_HEAD), Message: _mark(_MESSAGE)}
 _PIECE_MARK = _mark(_PIECE)
 _LAST_MARK = _mark(_LAST)
+_TEXT_MARK = _mark(_TEXT)
 
 TAKEN: Final = _pack(0, _mark(Signal.TAKEN.value))
 FAILED: Final = _pack(0, _mark(Signal.FAILED.value))
 READS: Final = _pack(0, _mark(Signal.READS.value))
+ENDED: Final = _pack(0, _mark(Signal.ENDED.value))
 
 
 def encode(frame: Open | Ack | Head | Message) -> bytes:
@@ -223,10 +238,15 @@ def last_word(size: int) -> bytes:
     return _pack(size, _LAST_MARK)
 
 
+def text_word(size: int) -> bytes:
+    """The word before the last `size` bytes of a text message."""
+    return _pack(size, _TEXT_MARK)
+
+
 class FrameReader:
     """Takes bytes as they come and gives frames; keeps no more than one incomplete struct."""
 
-    __slots__ = ("_held", "_held_size", "_last", "_left", "_unfinished", "_wanted")
+    __slots__ = ("_body", "_held", "_held_size", "_left", "_unfinished", "_wanted")
 
     def __init__(self) -> None:
         self._unfinished = False  # something is held, or a body is under way
@@ -234,7 +254,7 @@ class FrameReader:
         self._held_size = 0
         self._wanted = 0  # with as many bytes held there is something to decode
         self._left = 0  # bytes that are still to come of a body's frame
-        self._last = False  # that frame is its last
+        self._body: Callable[[bytes], Frame] = Piece  # what that frame is
 
     def __repr__(self) -> str:
         return f"<FrameReader held={self._held_size} wanted={self._wanted} body_left={self._left}>"
@@ -288,7 +308,7 @@ class FrameReader:
                 return [Piece(data)], b""
             self._left = 0
             self._unfinished = False
-            return [(Last if self._last else Piece)(data if size == left else data[:left])], data[left:]
+            return [self._body(data if size == left else data[:left])], data[left:]
         self._held.append(data)
         self._held_size += size
         if self._held_size < self._wanted:
@@ -308,7 +328,7 @@ class FrameReader:
             _check(size, mark)
             if mark in _BODIES:
                 self._left = at + 5 + size - end
-                self._last = mark == _LAST_MARK
+                self._body = _BODIES[mark]
                 if at + 5 < end:
                     frames.append(Piece(data[at + 5 :]))
                 return

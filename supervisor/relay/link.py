@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from supervisor.relay.frames import CHUNK, COPIED, Frame, FrameReader, ProtocolError, last_word, piece_word
+from supervisor.relay.frames import CHUNK, COPIED, Frame, FrameReader, ProtocolError, last_word, piece_word, text_word
 
 logger = logging.getLogger("supervisor.relay")
 
@@ -119,6 +119,15 @@ class Link(asyncio.Protocol):
             await self._drain()
             if self.lost:
                 return
+
+    async def write_text(self, data: bytes) -> None:
+        """Send a WebSocket's text message, and wait as `write_body` does."""
+        if len(data) > COPIED:
+            await self.write_body(data, more=True)
+            data = b""
+        if not self.lost:
+            self.transport.write(text_word(len(data)) + data)
+            await self._drain()
 
     def abort(self) -> None:
         """Drop the connection and what waits in it: the owner's app gets http.disconnect."""

@@ -181,7 +181,7 @@ class Reply:
     @property
     def lacks(self) -> str:
         """What of it is missing."""
-        return "completing" if self._started else "starting"
+        return "completing response" if self._started else "starting response"
 
     @types.coroutine
     def drive(self, app: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:

@@ -13,6 +13,7 @@ from supervisor.relay.channel import Channel
 from supervisor.relay.frames import Ack, Open, Verdict
 from supervisor.relay.reply import Reply, app_logger
 from supervisor.relay.upload import Upload
+from supervisor.relay.websocket.owner import OwnerSocket
 
 __all__ = ["Ack", "Open", "RelayServer"]
 
@@ -93,6 +94,11 @@ class RelayServer:
                 self._empty = asyncio.Event()
             await self._empty.wait()
 
+    def close_websockets(self) -> None:
+        """Close every relayed WebSocket with 1012, as the server does with those of its own when it stops."""
+        for channel in list(self.channels):
+            channel.close_socket()
+
     def close(self) -> None:
         """Stop listening and end every connection; apps that still run get http.disconnect."""
         self.stop_listening()
@@ -101,21 +107,15 @@ class RelayServer:
 
     # for the channels
 
-    def refusal(self, request: Open) -> Ack:
-        """Why a request is not for this worker, or for no relay."""
-        if request.incarnation != self.incarnation:
-            return Ack.not_owner()
-        return Ack.refused("owner_unreachable", {"detail": f"{request.scope.type} is not relayed"})
-
-    def serve(self, request: Open, reply: Reply, upload: Upload) -> None:
-        """Serve a request, in a task of its own."""
+    def serve(self, request: Open, reply: Reply | OwnerSocket, upload: Upload | OwnerSocket) -> None:
+        """Serve a request, or a WebSocket, in a task of its own."""
         self.in_flight += 1
         task = self._loop.create_task(self._serve(request, reply, upload))
         if not task.done():  # an eager one may be
             reply.task = task
             self._tasks.add(task)
 
-    async def _serve(self, request: Open, reply: Reply, upload: Upload) -> None:
+    async def _serve(self, request: Open, reply: Reply | OwnerSocket, upload: Upload | OwnerSocket) -> None:
         try:
             ack = await self._admit(request)
             if ack.verdict is not Verdict.OK:
@@ -129,7 +129,7 @@ class RelayServer:
                     reply.take()
                 await reply.drive(self._run(request, _scope(request, self._state), upload.receive, reply.send))
                 if not reply.complete and not reply.disconnected:
-                    app_logger.error("ASGI callable returned without %s response.", reply.lacks)
+                    app_logger.error("ASGI callable returned without %s.", reply.lacks)
                     reply.fail()
         except BaseException as error:
             reply.fail()
@@ -154,7 +154,6 @@ def _scope(request: Open, state: dict[str, Any]) -> dict[str, Any]:
         "server": fields.server,
         "client": fields.client,
         "scheme": fields.scheme,
-        "method": fields.method,
         "root_path": fields.root_path,
         "path": fields.path,
         "raw_path": fields.raw_path,
@@ -162,6 +161,10 @@ def _scope(request: Open, state: dict[str, Any]) -> dict[str, Any]:
         "headers": request.headers,
         "state": state.copy(),
     }
+    if fields.type == "http":
+        scope["method"] = fields.method
+    else:
+        scope["subprotocols"] = request.subprotocols or []
     if request.extensions is not None:
         scope["extensions"] = {name: {} for name in request.extensions}
     return scope

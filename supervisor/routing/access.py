@@ -82,6 +82,7 @@ class Line:
             self.headers = message.get("headers", ())
         elif kind == "websocket.accept":
             self.status = 101
+            self.headers = message.get("headers", ())
         elif kind == "websocket.close" and not self.status:
             self.status = 403
         return self._send(message)

@@ -106,8 +106,9 @@ class Routing:
         return release(order, self._claims, self._spec.segment.table)
 
     async def drain(self, seconds: float) -> None:
-        """Wait for relayed requests in flight here, `seconds` at most."""
+        """Close relayed WebSockets, and wait for relayed requests in flight here, `seconds` at most."""
         if self._server is not None:
+            self._server.close_websockets()
             try:
                 await asyncio.wait_for(self._server.drained(), seconds)
             except TimeoutError:

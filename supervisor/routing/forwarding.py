@@ -107,7 +107,8 @@ class Forwarder:
         if request.reading.last_words:
             begun = Begun(send)
             send = begun.send
-        outcome = await self._client.relay(order, request.scope, request.body, send)
+        relay = self._client.relay_websocket if request.head.websocket else self._client.relay
+        outcome = await relay(order, request.scope, request.body, send)
         match outcome:
             case Taken():
                 if request.line is not None:

@@ -64,11 +64,15 @@ class Owner:
         own = self._admitted.pop(id(order), None)
         head = request_head(scope)
         reading = flags.unpack(order.flags, order.session)
+        request = Request(head, reading, scope, receive, send)
         try:
             if own is not None:
                 own.in_flight -= 1  # the run counts it in the same step
-            await self._router.run(Request(head, reading, scope, receive, send), own)
-        except Refusal as refusal:
+            if head.websocket:
+                await self._router.websockets.run(request, own)
+            else:
+                await self._router.run(request, own)
+        except Refusal as refusal:  # of a request alone
             await self._replies.send(refusal, head, reading, send, order.session)
         finally:
             row.add("in_flight", -1)

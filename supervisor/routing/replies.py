@@ -18,6 +18,8 @@ logger = logging.getLogger("gym_supervise.router")
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
+TRY_AGAIN_LATER = 1013  # the code of a WebSocket's close
+
 
 class Refusal(Exception):
     """A request that is answered without, or instead of, the app. `owner` is the incarnation it was meant for."""
@@ -63,14 +65,15 @@ class Replies:
         await send({"type": "http.response.body", "body": b"" if head.method == "HEAD" else reply.body})
 
     async def send_websocket(
-        self, refusal: Refusal, head: RequestHead, reading: Reading, scope: dict[str, Any], send: Send
+        self, refusal: Refusal, request: Request, session: str | None, *, accepted: bool = False
     ) -> None:
-        """Refuse a WebSocket before it is accepted: with status and body where the server can, else with 1013."""
-        self.note(refusal, head, reading.session)
-        if "websocket.http.response" not in (scope.get("extensions") or {}):
-            await send({"type": "websocket.close", "code": 1013, "reason": refusal.kind})
+        """Refuse a WebSocket: with status and body where it is not accepted and the server can, else with 1013."""
+        head, send = request.head, request.send
+        self.note(refusal, head, session)
+        if accepted or "websocket.http.response" not in (request.scope.get("extensions") or {}):
+            await send({"type": "websocket.close", "code": TRY_AGAIN_LATER, "reason": refusal.kind})
             return
-        reply = self._adapter.own_reply(refusal.kind, head, reading, self.facts(refusal, reading.session))
+        reply = self._adapter.own_reply(refusal.kind, head, request.reading, self.facts(refusal, session))
         start = {"type": "websocket.http.response.start", "status": reply.status, "headers": list(reply.headers)}
         await send(start)
         await send({"type": "websocket.http.response.body", "body": reply.body})

@@ -19,8 +19,9 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Request:
-    """An http request. `receive` is replaced by a BodyReplay once the body may have to be sent more than once.
+    """An http request, or a WebSocket.
 
+    `receive` is replaced by a BodyReplay once the body may have to be sent more than once.
     `line` is what its access line will say; None where it gets none, as in the worker that it was relayed to.
     """
 

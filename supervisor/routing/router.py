@@ -57,7 +57,7 @@ class Router:
         self._taker = taker
         self._replies = replies
         self._forwarder = forwarder
-        self._websockets = WebSockets(app, adapter, claims, taker, replies)
+        self.websockets = WebSockets(app, adapter, claims, replies, self._decide)
         self._row = row
         self._me = incarnation
         self._health = health
@@ -81,7 +81,7 @@ class Router:
             if kind == "http":
                 await self._http(scope, receive, send, line)
             elif self._has_sessions:
-                await self._websockets.serve(request_head(scope), scope, receive, send, line)
+                await self.websockets.serve(scope, receive, send, line)
             else:
                 await self._run_bare(scope, receive, send, line)
             failed = False
@@ -163,7 +163,8 @@ class Router:
             case rule.Run() | rule.RunOwned():
                 if session is None and (reading.ends or reading.stays_open):
                     self._replies.note_lost_end(request.head)
-                await self.run(request, None)
+                run = self.websockets.run if request.head.websocket else self.run
+                await run(request, None)
             case rule.Relay(owner):
                 assert session is not None
                 await self._follow(owner, session, request)
@@ -216,7 +217,8 @@ class Router:
                 own = await self._taker.take(session, start=reading.starts, replace_gone=reading.replaces_gone)
             except AlreadyClaimed as taken:
                 return taken.claim.incarnation
-        await self.run(request, own)
+        run = self.websockets.run if request.head.websocket else self.run
+        await run(request, own)
         return None
 
     async def _follow(self, owner: int, session: str, request: Request) -> None:

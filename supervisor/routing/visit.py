@@ -14,9 +14,9 @@ from typing import Any
 from server_adapters.adapter import Adapter
 from server_adapters.finders import Finder
 from server_adapters.heads import ResponseHead
-from shmclaims import AlreadyClaimed, ClaimGone, ClaimTimeout, TableFull
 from supervisor.routing.claims import Claims
 from supervisor.routing.extension import SessionExtension
+from supervisor.routing.issuing import claim_issued
 from supervisor.routing.listening import Listener
 from supervisor.routing.replies import Refusal, Replies
 from supervisor.routing.request import Request
@@ -139,7 +139,7 @@ class Visit:
         own = self._own
         if seen.issued is not None and seen.issued != self._session:
             try:
-                self._issued = await self._claim_issued(seen.issued)
+                self._issued = await claim_issued(self._claims, self._reading, seen.issued)
             except Refusal as refusal:
                 await self._withhold(refusal, seen.issued)
                 return message
@@ -158,7 +158,7 @@ class Visit:
             self._finder = None
         if issued is not None and issued != self._session:
             try:
-                self._issued = await self._claim_issued(issued)
+                self._issued = await claim_issued(self._claims, self._reading, issued)
             except Refusal as refusal:
                 if self._held is None:
                     self._withheld = True
@@ -182,23 +182,6 @@ class Visit:
         self._unnamed = True
         if self._own is not None and self._reading.session is not None:
             self._claims.book.end(self._own, time.monotonic())
-
-    async def _claim_issued(self, session: str) -> Owned:
-        """Claim an id that the app has just given out, before its client learns it."""
-        try:
-            issued = await self._claims.take(session, start=self._reading.starts)
-        except (AlreadyClaimed, ClaimGone) as taken:
-            detail = "the app gave out a session id that another worker holds; its reply was withheld"
-            raise Refusal("session_conflict", detail, owner=taken.claim.incarnation) from taken
-        except TableFull as full:
-            raise Refusal("table_full", f"{full}; the app had run, its reply was withheld") from full
-        except ClaimTimeout as late:
-            raise Refusal("claim_timeout", f"{late}; the app had run, its reply was withheld") from late
-        self._claims.book.enter(issued)
-        issued.kept = True
-        if self._reading.lasts:
-            self._claims.book.start(issued, succeeded=True, now=time.monotonic())
-        return issued
 
     def _collect(self, body: bytes) -> None:
         assert self._body is not None

@@ -30,6 +30,12 @@ async def run(_request: Open, scope: Any, receive: Any, send: Any) -> None:
     path = scope["path"]
     if path == "/first-line":
         die()
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.accept"})
+        if path == "/closed":
+            await send({"type": "websocket.close", "code": 1000})
+        await asyncio.sleep(0)
+        die()
     message = await receive()
     while message["more_body"]:
         if path == "/upload":

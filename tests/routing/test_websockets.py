@@ -9,7 +9,7 @@ import pytest
 
 from server_adapters.registry import build
 from supervisor.routing.extension import NAME
-from supervisor.routing.request import request_head
+from supervisor.routing.request import Request
 from supervisor.routing.solo import SoloClaims
 from supervisor.routing.websockets import WebSockets
 
@@ -30,14 +30,6 @@ class Nothing:
         """Write one."""
 
 
-class Taker:
-    """Claims sessions of this worker alone."""
-
-    def __init__(self, claims: SoloClaims) -> None:
-        self.find = claims.find
-        self.take = claims.take
-
-
 def serve(path: str, *, word: str | None = None, accepts: bool = True) -> SoloClaims:
     """One WebSocket from its opening to its end, in which the app may say something of the claim."""
 
@@ -51,14 +43,25 @@ def serve(path: str, *, word: str | None = None, accepts: bool = True) -> SoloCl
     async def run() -> SoloClaims:
         adapter = build(OPTIONS, None, server="test")
         claims = SoloClaims(Nothing(), adapter.life)  # type: ignore[arg-type]
-        sockets = WebSockets(app, adapter, claims, Taker(claims), None)  # type: ignore[arg-type]
-        scope = {"type": "websocket", "path": path, "query_string": b"sid=a", "headers": [], "extensions": {}}
+
+        async def decide(request: Request) -> None:
+            assert request.reading.session is not None
+            await sockets.run(request, await claims.take(request.reading.session))
+
+        sockets = WebSockets(app, adapter, claims, None, decide)  # type: ignore[arg-type]
+        scope: dict[str, Any] = {
+            "type": "websocket",
+            "path": path,
+            "query_string": b"sid=a",
+            "headers": [],
+            "extensions": {},
+        }
         sent: list[Any] = []
 
         async def send(message: Any) -> None:
             sent.append(message)
 
-        await sockets.serve(request_head(scope), scope, None, send)
+        await sockets.serve(scope, None, send)  # type: ignore[arg-type]
         assert sent[-1]["type"] == "websocket.close"
         return claims
 

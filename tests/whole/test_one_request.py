@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from whole.apps import NAME
@@ -229,29 +228,3 @@ def test_a_session_is_named_and_claimed_at_once(gym: Service, session: Session) 
         row = segment.ring.row(claim.incarnation)
         assert row is not None
         assert row.pid == session.owner
-
-
-def test_a_websocket_of_another_workers_session_is_refused(session: Session) -> None:
-    """Until WebSockets are relayed one is refused on the wrong worker, never served there."""
-    import asyncio
-
-    import websockets
-
-    async def connect(connection: Connection) -> Any:
-        port = connection.http.sock.getpeername()[1]
-        refused = served = 0
-        for _ in range(40):
-            try:
-                async with websockets.connect(
-                    f"ws://127.0.0.1:{port}/ws", additional_headers={"cookie": session.cookie}
-                ) as ws:
-                    assert int(await ws.recv()) == session.owner
-                    served += 1
-            except websockets.InvalidStatus as error:
-                assert error.response.status_code == 502
-                assert json.loads(error.response.body or b"{}")["error"] == "owner_unreachable"
-                refused += 1
-        return refused, served
-
-    refused, _ = asyncio.run(connect(session.here))
-    assert refused > 0

@@ -1,0 +1,34 @@
+"""Claiming an id that the app has just given out, before its client learns it."""
+
+from __future__ import annotations
+
+import time
+
+from server_adapters.adapter import Reading
+from shmclaims import AlreadyClaimed, ClaimGone, ClaimTimeout, TableFull
+from supervisor.routing.claims import Claims
+from supervisor.routing.replies import Refusal
+from supervisor.routing.sessions import Owned
+
+
+async def claim_issued(claims: Claims, reading: Reading, session: str) -> Owned:
+    """Claim it for the request that `reading` is of, and count that in.
+
+    Raises:
+        Refusal: it cannot be had; the app's message with it must be withheld.
+
+    """
+    try:
+        issued = await claims.take(session, start=reading.starts)
+    except (AlreadyClaimed, ClaimGone) as taken:
+        detail = "the app gave out a session id that another worker holds; its reply was withheld"
+        raise Refusal("session_conflict", detail, owner=taken.claim.incarnation) from taken
+    except TableFull as full:
+        raise Refusal("table_full", f"{full}; the app had run, its reply was withheld") from full
+    except ClaimTimeout as late:
+        raise Refusal("claim_timeout", f"{late}; the app had run, its reply was withheld") from late
+    claims.book.enter(issued)
+    issued.kept = True
+    if reading.lasts:
+        claims.book.start(issued, succeeded=True, now=time.monotonic())
+    return issued

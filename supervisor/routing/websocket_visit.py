@@ -1,0 +1,148 @@
+"""One WebSocket's run through the app on the worker that owns its session: what it does to the claim.
+
+The app's messages pass through `WebSocketVisit.send` before they leave. In the head of its answer (the accept, or the
+denial) the adapter may see an id that the app has just given out: it is claimed before the head leaves, as with a
+request's reply. Where that fails, the WebSocket is refused instead and the app's client has gone, as far as it can see.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from server_adapters.adapter import Adapter
+from server_adapters.heads import ResponseHead
+from supervisor.routing.claims import Claims
+from supervisor.routing.extension import SessionExtension
+from supervisor.routing.issuing import claim_issued
+from supervisor.routing.replies import Refusal, Replies
+from supervisor.routing.request import Request
+from supervisor.routing.sessions import Owned
+
+SWITCHING_PROTOCOLS = 101
+
+HEADS = frozenset({"websocket.accept", "websocket.http.response.start"})
+
+
+class Withheld(OSError):
+    """What the app's `send` raises once its WebSocket was refused under it: ASGI's word for a client that has gone."""
+
+
+class WebSocketVisit:
+    """One WebSocket that runs here, counted as one request in flight for as long as its app runs.
+
+    own       the session it runs under; None: it has none
+    accepted  the app has accepted it
+    withheld  it was refused under its app
+    """
+
+    def __init__(self, adapter: Adapter, claims: Claims, replies: Replies, request: Request, own: Owned | None) -> None:
+        self.extension = SessionExtension(claims, own)
+        self.accepted = False
+        self._adapter = adapter
+        self._claims = claims
+        self._replies = replies
+        self._request = request
+        self._own = own
+        self._issued: Owned | None = None
+        self._answered = False
+        self.withheld = False
+        self._closes = 0
+        if own is not None:
+            claims.book.enter(own)
+            self._closes = own.closes
+            own.kept = own.kept or request.reading.session is not None
+
+    @property
+    def session(self) -> str | None:
+        """The session that it runs under, or the one that it gave out."""
+        own = self._own if self._issued is None else self._issued
+        return None if own is None else own.session
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """The app's `send`: each message to its client passes here before it leaves."""
+        if self.withheld:
+            raise Withheld
+        if not self._answered:
+            kind = message["type"]
+            if kind in HEADS:
+                message = await self._read_head(kind, message)
+            elif kind == "websocket.close":
+                self._answer(accepted=False)
+        await self._request.send(message)
+
+    async def _read_head(self, kind: str, message: dict[str, Any]) -> dict[str, Any]:
+        accepted = kind == "websocket.accept"
+        headers = message.get("headers", ())
+        request = self._request
+        reply = ResponseHead(SWITCHING_PROTOCOLS if accepted else message["status"], headers)
+        named = None if self._own is None else self._own.session
+        seen = self._adapter.reply(request.head, request.reading, named, reply)
+        if seen.issued is not None and seen.issued != named:
+            await self.issue(seen.issued)
+        elif self._own is not None:
+            if seen.expired:
+                self._unname()
+            elif seen.issued is not None:
+                self._own.kept = True
+        self._answer(accepted=accepted)
+        return message if seen.headers is None else {**message, "headers": list(seen.headers)}
+
+    async def issue(self, session: str) -> None:
+        """The app gives out an id: claim it before the message with it leaves.
+
+        Raises:
+            Withheld: it cannot be had; the client has been told so.
+
+        """
+        try:
+            self._issued = await claim_issued(self._claims, session, start=self._request.reading.starts)
+        except Refusal as refusal:
+            await self._refuse(refusal, session)
+            raise Withheld from refusal
+        self._unname()
+        if self._answered:
+            self._start(succeeded=self.accepted)
+
+    async def _refuse(self, refusal: Refusal, session: str) -> None:
+        self.withheld = True
+        await self._replies.send_websocket(refusal, self._request, session, accepted=self.accepted)
+
+    def _answer(self, *, accepted: bool) -> None:
+        """The handshake is answered: a start has succeeded or failed with it."""
+        self._answered = True
+        self.accepted = accepted
+        self._start(succeeded=accepted)
+
+    def _start(self, *, succeeded: bool) -> None:
+        own = self._own if self._issued is None else self._issued
+        if own is not None and self._request.reading.starts:
+            # A close that came meanwhile was meant for it.
+            closed = own is self._own and own.closes != self._closes
+            self._claims.book.start(own, succeeded=succeeded and not closed, now=time.monotonic())
+            self._claims.publish()
+
+    def _unname(self) -> None:
+        """The client's name for the session is taken away, or replaced: it ends."""
+        if self._own is not None and self._request.reading.session is not None:
+            self._claims.book.end(self._own, time.monotonic())
+
+    def finish(self) -> None:
+        """The app's callable has returned or raised: settle what that means for the session, then let go of it."""
+        now = time.monotonic()
+        claims, reading = self._claims, self._request.reading
+        own = self._own if self._issued is None else self._issued
+        if own is not None:
+            if not self._answered:
+                self._start(succeeded=False)
+            if reading.ends:
+                claims.book.end(own, now)
+        self.extension.finish(own, now)
+        for held in (self._own, self._issued):
+            if held is None:
+                continue
+            if claims.book.leave(held, now):
+                claims.give_back(held)
+            else:
+                claims.touch(held, now)
+        claims.publish()
