@@ -178,7 +178,7 @@ ISSUES: dict[str, Any] = {"sources": [{"header": "x-session"}], "replies": [{"is
         (request("GET", "/"), {"mints": True}),
         (request(), {"mints": True}),
         (request("OPTIONS", "/"), {}),
-        (request("GET", "/ws", websocket=True), {}),
+        (request("GET", "/ws", websocket=True), {"mints": True}),
         (request("GET", "/health"), {"stateless": True}),
         (request(cookies=f"gsv={SID}".encode()), VOUCHED),
         (request(cookies=f"gsv={SID.replace('-', '')}".encode()), {"session": SID.replace("-", ""), "vouched": True}),

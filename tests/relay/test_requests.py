@@ -152,20 +152,6 @@ def test_wrong_incarnation(run: Run) -> None:
     run(test())
 
 
-def test_websockets_are_refused(run: Run) -> None:
-    """A WebSocket that reaches the relay all the same is not run as something else."""
-
-    async def test() -> None:
-        async with Pair(echo) as pair:
-            scope = scope_of(type="websocket")
-            del scope["method"]
-            outcome = await pair.relay(Client(), scope)
-            assert outcome == Refused("owner_unreachable", {"detail": "websocket is not relayed"})
-            assert pair.admitted == []
-
-    run(test())
-
-
 def test_app_goes_on_after_its_reply(run: Run) -> None:
     """A background task after the reply holds neither the connection nor the client, but it is still in flight."""
     go = asyncio.Event()

@@ -47,13 +47,20 @@ def opened(service: Service, on: int, path: str, **options: Any) -> ClientConnec
     """A WebSocket on a connection that worker `on` has accepted: a request is served on it before."""
     sock = landing(service, on).http.sock
     assert sock is not None
-    return connect(f"ws://t{path}", sock=sock, max_size=None, **options)
+    socket: ClientConnection = connect(f"ws://t{path}", sock=sock, max_size=None, **options)
+    return socket
 
 
 def said(socket: ClientConnection) -> tuple[int, str, int]:
     """The app's first words: its pid, the session and how often it was asked for."""
     pid, session, count = json.loads(socket.recv())
     return pid, session, count
+
+
+def header(socket: ClientConnection, name: str) -> str:
+    """One of the accept's headers."""
+    assert socket.response is not None
+    return socket.response.headers[name]
 
 
 def closed(socket: ClientConnection) -> tuple[int | None, str | None]:
@@ -80,7 +87,7 @@ def begin(service: Service) -> tuple[str, int, list[int]]:
     with opened(service, next(iter(service.rows())), f"/start?give={uuid4().hex}") as socket:
         owner, session, count = said(socket)
         assert count == 1
-        assert f"sid={session}" in socket.response.headers["set-cookie"]
+        assert f"sid={session}" in header(socket, "set-cookie")
     return session, owner, [pid for pid in service.rows() if pid != owner]
 
 
@@ -88,9 +95,9 @@ def test_every_worker_serves_the_session_through_its_owner(shared: Service) -> N
     """One state, whichever worker a WebSocket lands on, with all that it has sent and is sent."""
     session, owner, others = begin(shared)
     for number, pid in enumerate([owner, *others], 2):
-        with opened(shared, pid, f"/echo?sid={session}", subprotocols=["soap", "wamp"]) as socket:  # type: ignore[list-item]
+        with opened(shared, pid, f"/echo?sid={session}", subprotocols=["soap", "wamp"]) as socket:
             assert socket.subprotocol == "wamp"
-            assert socket.response.headers["x-pid"] == str(owner)
+            assert header(socket, "x-pid") == str(owner)
             assert said(socket) == (owner, session, number)
             for data in ("é", b"\xff\x00", "", "x" * 3_000_000, os.urandom(2_000_000), ["in ", "pieces"]):
                 socket.send(data)
