@@ -48,10 +48,14 @@ class WebSocketVisit:
         self._answered = False
         self.withheld = False
         self._closes = 0
+        self._held: list[Owned] = []  # all that it counts in
         if own is not None:
             claims.book.enter(own)
+            self._held.append(own)
             self._closes = own.closes
             own.kept = own.kept or request.reading.session is not None
+            if request.reading.lasts:
+                claims.book.start(own, succeeded=True, now=time.monotonic())
 
     @property
     def session(self) -> str | None:
@@ -63,19 +67,20 @@ class WebSocketVisit:
         """The app's `send`: each message to its client passes here before it leaves."""
         if self.withheld:
             raise Withheld
-        if not self._answered:
-            kind = message["type"]
-            if kind in HEADS:
-                message = await self._read_head(kind, message)
-            elif kind == "websocket.close":
-                self._answer(accepted=False)
+        if self._answered:
+            await self._request.send(message)
+            return
+        kind = message["type"]
+        if kind in HEADS:
+            message = await self._read_head(message)
         await self._request.send(message)
+        self._answered = True
+        self.accepted = kind == "websocket.accept"
+        self._start(succeeded=self.accepted)
 
-    async def _read_head(self, kind: str, message: dict[str, Any]) -> dict[str, Any]:
-        accepted = kind == "websocket.accept"
-        headers = message.get("headers", ())
+    async def _read_head(self, message: dict[str, Any]) -> dict[str, Any]:
         request = self._request
-        reply = ResponseHead(SWITCHING_PROTOCOLS if accepted else message["status"], headers)
+        reply = ResponseHead(message.get("status", SWITCHING_PROTOCOLS), message.get("headers", ()))
         named = None if self._own is None else self._own.session
         seen = self._adapter.reply(request.head, request.reading, named, reply)
         if seen.issued is not None and seen.issued != named:
@@ -85,36 +90,30 @@ class WebSocketVisit:
                 self._unname()
             elif seen.issued is not None:
                 self._own.kept = True
-        self._answer(accepted=accepted)
         return message if seen.headers is None else {**message, "headers": list(seen.headers)}
 
     async def issue(self, session: str) -> None:
-        """The app gives out an id: claim it before the message with it leaves.
+        """The app gives out an id: claim it before the message with it leaves. One that it has already is no news.
 
         Raises:
             Withheld: it cannot be had; the client has been told so.
 
         """
+        if session == self.session:
+            return
         try:
-            self._issued = await claim_issued(self._claims, session, start=self._request.reading.starts)
+            self._issued = await claim_issued(self._claims, self._request.reading, session)
         except Refusal as refusal:
-            await self._refuse(refusal, session)
+            self.withheld = True
+            await self._replies.send_websocket(refusal, self._request, session, accepted=self.accepted)
             raise Withheld from refusal
+        self._held.append(self._issued)
         self._unname()
         if self._answered:
             self._start(succeeded=self.accepted)
 
-    async def _refuse(self, refusal: Refusal, session: str) -> None:
-        self.withheld = True
-        await self._replies.send_websocket(refusal, self._request, session, accepted=self.accepted)
-
-    def _answer(self, *, accepted: bool) -> None:
-        """The handshake is answered: a start has succeeded or failed with it."""
-        self._answered = True
-        self.accepted = accepted
-        self._start(succeeded=accepted)
-
     def _start(self, *, succeeded: bool) -> None:
+        """The handshake is answered, or never will be: a start has succeeded or failed with it."""
         own = self._own if self._issued is None else self._issued
         if own is not None and self._request.reading.starts:
             # A close that came meanwhile was meant for it.
@@ -135,12 +134,10 @@ class WebSocketVisit:
         if own is not None:
             if not self._answered:
                 self._start(succeeded=False)
-            if reading.ends:
+            if reading.ends or (reading.lasts and own.in_flight == 1):
                 claims.book.end(own, now)
         self.extension.finish(own, now)
-        for held in (self._own, self._issued):
-            if held is None:
-                continue
+        for held in self._held:
             if claims.book.leave(held, now):
                 claims.give_back(held)
             else:
