@@ -25,7 +25,7 @@ from supervisor.logs import lines as logs
 from supervisor.processes import messages
 from supervisor.processes.worker_spec import WorkerSpec
 from supervisor.routing.assembly import Routing, assemble
-from supervisor.worker import uvicorn_logs
+from supervisor.worker import quorum, uvicorn_logs
 from supervisor.worker.apps import AppError, app_traceback, load_app
 from supervisor.worker.closing import Closing
 from supervisor.worker.draining import cut, drained
@@ -136,16 +136,20 @@ class Worker:
         return 0
 
     async def _open(self) -> None:
-        """The lifespan's start-up is done: open the private socket, then the public one, then say so."""
+        """The lifespan's start-up is done: open the private socket, say so, then open the public one."""
         if self.server.should_exit:
             return
         logs.settle()
         await self.routing.open(self.server.lifespan.state, self.server.server_state.tasks)
-        ring, me = self.spec.segment.ring, self.spec.incarnation
-        for listener in self.spec.listeners:
-            self.server.accept(listener, mine=self._connections, fewest=lambda: ring.fewest_connections(me))
         self.routing.router.ready = True
         messages.send(self.spec.link, messages.Ready())
+        self._begin(self._accept())
+
+    async def _accept(self) -> None:
+        ring, me = self.spec.segment.ring, self.spec.incarnation
+        await quorum.wait(ring.seats, self.spec.index)
+        for listener in self.spec.listeners:
+            self.server.accept(listener, mine=self._connections, fewest=lambda: ring.fewest_connections(me))
 
     def _connections(self) -> int:
         count = len(self.server.server_state.connections)

@@ -54,6 +54,7 @@ class Server(uvicorn.Server):
         self._cancel_at = 0.0  # of the loop's clock
         self._telling: asyncio.TimerHandle | None = None
         self._acceptors: list[Acceptor] = []
+        self._closed = False
         self._first_requests_until: float | None = None  # of the loop's clock; None: it does not stop
 
     @contextlib.contextmanager
@@ -79,10 +80,13 @@ class Server(uvicorn.Server):
             self._telling.cancel()
 
     def accept(self, listener: socket.socket, *, mine: Callable[[], int], fewest: Callable[[], int]) -> None:
-        """Accept public connections from a shared listener."""
+        """Accept public connections from a shared listener, unless this worker's end has begun meanwhile."""
         acceptor = Acceptor(listener, self._make_protocol, mine=mine, fewest=fewest, tls=self.config.ssl)
         self._acceptors.append(acceptor)
-        acceptor.start()
+        if self._closed:
+            acceptor.stop()
+        else:
+            acceptor.start()
 
     @property
     def idle(self) -> bool:
@@ -91,6 +95,7 @@ class Server(uvicorn.Server):
 
     def close_listeners(self) -> None:
         """Close this worker's part of the public listeners; the connections that are there stay."""
+        self._closed = True
         for acceptor in self._acceptors:
             acceptor.stop()
 
