@@ -17,6 +17,7 @@ from supervisor.errors import EXIT_FINE, EXIT_OTHER, EXIT_SHARED_MEMORY, ConfigE
 
 COMMANDS = {
     "serve": "run in the foreground until stopped",
+    "run": "run a script that calls uvicorn, on several workers",
     "check": "validate, import the apps, show what it would run; change nothing",
     "init": "write a commented config.yaml",
     "status": "show the workers of a running service",

@@ -13,6 +13,7 @@ from supervisor.config import Config, load
 from supervisor.core import events
 from supervisor.core.plan import ServerPlan
 from supervisor.errors import ConfigError
+from supervisor.scripts.asking import keep
 
 FIXED = ("bind", "affinity")
 
@@ -94,9 +95,11 @@ class Configs:
         self.candidate = None
 
     def _load(self) -> Config:
+        if self.current.from_options:
+            return self.current  # the script itself is what is read again
         if self.current.source is None:
             raise ConfigError(["the service was not started from a file, so there is none to read again"])
-        config = load(self.current.source)
+        config = keep(self.current, load(self.current.source))
         if fixed := list(fixed_differences(self.current, config)):
             raise ConfigError([*fixed, "none of this can be changed while the service runs: stop and start it"])
         return config

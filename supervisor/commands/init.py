@@ -37,6 +37,7 @@ TEMPLATE = """\
 servers:
   main:
     app: server:app                 # module:attribute
+    # app: {{script: app.py, argv: []}}  # a script that calls uvicorn.run; bind and workers: its own unless given here
     # factory: true                 # the attribute is a function that returns the app
     chdir: .                        # the workers' folder, first on sys.path
     env: {{}}                         # environment of the workers, beside that of `serve`

@@ -1,23 +1,19 @@
 """What `check` learns of a server's app: import it in a child process, as a worker would, and look at it from outside.
 
-The child writes no bytecode, its stdout goes to stderr, and its process group is killed at the end: importing an app
-must leave nothing behind. Its lifespan is not run.
+A script is run up to its call of uvicorn. Its lifespan is not run, and nothing is left behind.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import sys
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import multiprocess
-
+from server_adapters.likeness import Likeness
 from supervisor.config import ServerConfig
-from supervisor.processes.linux import die_with_parent
+from supervisor.processes import aside
 
 
 @dataclass
@@ -25,66 +21,73 @@ class AppReport:
     """One app.
 
     problem    nothing, or what is wrong: `affinity` (a config error, below `key`) or `import`
+    given      whether the config names the preset
     cookie     the session cookie's name, where the preset has one
     pair       cookie and secret, to be compared with other servers', never shown
     routes     (methods, path, what it does to a session); None: the app does not tell its routes
+    likenesses presets that would suit it, the likeliest first
+    cautions   what goes wrong on several workers, whatever the preset
+    bind       where a script wants to serve, with how many `workers`
     """
 
     problem: Literal["", "affinity", "import"] = ""
     text: str = ""
     key: str = ""
     preset: str = "none"
+    given: bool = False
     cookie: str | None = None
     pair: tuple[str, str] | None = None
     life: str = ""
     routes: list[tuple[str, str, str]] | None = None
     warnings: list[str] = field(default_factory=list)
+    likenesses: list[Likeness] = field(default_factory=list)
+    cautions: list[str] = field(default_factory=list)
+    bind: str = ""
+    workers: int = 1
 
 
 def inspect(name: str, server: ServerConfig) -> AppReport:
-    """Import the app of a server in a child process, for at most its boot_seconds."""
-    fork = multiprocess.get_context("fork")
-    receiver, sender = fork.Pipe(duplex=False)
-    child = fork.Process(target=_child, args=(sender, name, server, os.getpid()))
-    child.start()
-    sender.close()
+    """Import the app of a server in a child process, or run its script, for at most its boot_seconds."""
+    verb, did = ("run up to its call of uvicorn", "ran") if server.script else ("imported", "imported")
+    function = functools.partial(_look_and_tell, name=name, server=server)
     try:
-        return _received(receiver, child, server)
-    finally:
-        receiver.close()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.kill()
-        child.join()
-
-
-def _received(receiver: Any, child: Any, server: ServerConfig) -> AppReport:
-    seconds = server.timeouts.boot_seconds
-    if not receiver.poll(seconds):
-        return AppReport("import", f"{server.app} was not imported within boot_seconds, which is {seconds:g}")
-    try:
-        report: AppReport = receiver.recv()
-    except EOFError:
-        child.join()
-        return AppReport("import", f"{server.app}: the process that imported it ended with {child.exitcode}")
+        report: AppReport = aside.ask(
+            function, seconds=server.timeouts.boot_seconds, env=server.env, folder=str(server.chdir)
+        )
+    except aside.TooLate as error:
+        return AppReport("import", f"{server.app} was not {verb} {error}")
+    except aside.NoReport as error:
+        return AppReport("import", f"{server.app}: the process that {did} it {error}")
     return report
 
 
-def _child(sender: Any, name: str, server: ServerConfig, parent: int) -> None:
-    die_with_parent(parent)
-    os.setpgid(0, 0)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)
-    sys.dont_write_bytecode = True
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def _look_and_tell(tell: aside.Tell[AppReport], *, name: str, server: ServerConfig) -> None:
+    if server.script is not None:
+        _run_script(tell, name, server)
+        return
+    from supervisor.worker.apps import load_app
+
     try:
-        report = _look(name, server)
+        app, _ = load_app(server)
+        report = _look(app, name, server)
     except BaseException as error:
         report = AppReport("import", _reason(error))
-    sender.send(report)
-    sender.close()
-    sys.stdout.flush()
-    os._exit(0)
+    tell(report)
+
+
+def _run_script(tell: aside.Tell[AppReport], name: str, server: ServerConfig) -> None:
+    from supervisor.scripts.calls import Call
+    from supervisor.scripts.probe import load_called, run_to_call
+    from supervisor.scripts.said import said
+
+    def on_call(call: Call) -> None:
+        found = said(call)
+        app, _ = load_called(call, server)
+        report = _look(app, name, server)
+        report.bind, report.workers = str(found.bind), found.workers
+        tell(report)
+
+    run_to_call(server, on_call, lambda text: tell(AppReport("import", text.rstrip())))
 
 
 def _reason(error: BaseException) -> str:
@@ -95,17 +98,15 @@ def _reason(error: BaseException) -> str:
     return f"found an app that cannot be imported; its own error:\n{app_traceback(error).rstrip()}"
 
 
-def _look(name: str, server: ServerConfig) -> AppReport:
-    from server_adapters import registry
+def _look(app: Any, name: str, server: ServerConfig) -> AppReport:
+    from server_adapters import likeness, registry
     from server_adapters.discovery import session_cookie_settings
     from server_adapters.errors import AffinityError
     from server_adapters.registry import COOKIE_PRESETS
-    from supervisor.worker.apps import load_app
 
-    app, _ = load_app(server)
-    report = AppReport()
+    report = AppReport(likenesses=likeness.likenesses(app), cautions=likeness.cautions(app))
     options = {"preset": "none"} if server.affinity is None else server.affinity.options()
-    report.preset = options["preset"]
+    report.preset, report.given = options["preset"], server.affinity is not None
     try:
         adapter = registry.build(options, app, server=name)
         if report.preset in COOKIE_PRESETS:

@@ -7,9 +7,10 @@ import os
 
 import click
 
-from supervisor.config import load
+from supervisor.config import Config, load
 from supervisor.logs import lines as logs
 from supervisor.processes import lingering
+from supervisor.scripts import asking
 
 EPILOG = """\b
 Examples:
@@ -25,10 +26,15 @@ USR1 opens log files anew.
 
 def run_file(path: str | os.PathLike[str]) -> int:
     """Serve a config file until a signal stops it; returns the exit status."""
-    from supervisor import serve
-
     config = load(path)
     logs.configure(config.log, role="guardian")
+    return run_config(asking.complete(config))
+
+
+def run_config(config: Config) -> int:
+    """Serve a config that is complete; returns the exit status."""
+    from supervisor import serve
+
     logger = logging.getLogger("gym_supervise.config")
     for warning in config.warnings:
         logger.warning("%s: %s", config.source, warning)

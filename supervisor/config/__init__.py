@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from supervisor.config.bind import Bind
-from supervisor.config.load import Place, load, locate
+from supervisor.config.load import Place, from_options, load, locate
 from supervisor.config.models import (
     MAX_WORKERS,
     Affinity,
@@ -11,6 +11,7 @@ from supervisor.config.models import (
     Config,
     LogConfig,
     Recycle,
+    ScriptApp,
     ServerConfig,
     Timeouts,
 )
@@ -24,8 +25,10 @@ __all__ = [
     "LogConfig",
     "Place",
     "Recycle",
+    "ScriptApp",
     "ServerConfig",
     "Timeouts",
+    "from_options",
     "load",
     "locate",
 ]

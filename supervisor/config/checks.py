@@ -17,8 +17,8 @@ from supervisor.config.models import MAX_WORKERS, Affinity, Config, ServerConfig
 from supervisor.config.paths import NAME, NAME_FORM, SOCKET_SUFFIX
 
 
-def add_problems(document: Document, folder: str) -> None:
-    """Add every error of this kind to the document's."""
+def add_problems(document: Document, folder: str, *, affinity_later: bool = False) -> None:
+    """Add every error of this kind to the document's; with `affinity_later` a missing affinity is none."""
     data = document.data if isinstance(document.data, dict) else {}
     named = _mapping(data.get("servers"))
     servers = {name: server for name, server in named.items() if isinstance(server, dict)}
@@ -29,7 +29,10 @@ def add_problems(document: Document, folder: str) -> None:
             document.complain(("servers", name), shape_tail(f"the name {name!r}", NAME_FORM))
     for name, server in servers.items():
         path: Path = ("servers", name)
-        _check_affinity(document, path, server)
+        _check_affinity(document, path, server, later=affinity_later)
+        if isinstance(server.get("app"), dict) and server.get("factory"):
+            text = shape_tail("true", "no factory beside a script", "the script says it to uvicorn itself")
+            document.complain((*path, "factory"), text)
         chdir = os.path.normpath(os.path.join(folder, str(server.get("chdir") or "")))
         for key, value in _mapping(server.get("uvicorn")).items():
             if problem := uvicorn_options.problem(key, value, chdir):
@@ -48,20 +51,24 @@ def _presets() -> str:
     return ", ".join(PRESETS)
 
 
-def _check_affinity(document: Document, path: Path, server: Mapping[str, Any]) -> None:
+def no_affinity(workers: int, proposal: str = "") -> str:
+    """What is wrong with several workers and no affinity; `proposal` is what the app looks like."""
+    do = (
+        f"presets are {_presets()}; a worker does not have its siblings' sessions, "
+        "so say `affinity: {preset: none}` only for a server that keeps none"
+    )
+    return shape_tail("nothing", f"an affinity with a preset, since workers is {workers}", proposal or do)
+
+
+def _check_affinity(document: Document, path: Path, server: Mapping[str, Any], *, later: bool) -> None:
     from server_adapters.registry import PRESETS, check_options
 
     here = (*path, "affinity")
     workers, affinity = server.get("workers"), server.get("affinity")
     if affinity is None:
-        if isinstance(workers, int) and not isinstance(workers, bool) and 1 < workers <= MAX_WORKERS:
-            text = shape_tail(
-                "nothing",
-                f"an affinity with a preset, since workers is {workers}",
-                f"presets are {_presets()}; a worker does not have its siblings' sessions, "
-                "so say `affinity: {preset: none}` only for a server that keeps none",
-            )
-            document.complain(here, text)
+        many = isinstance(workers, int) and not isinstance(workers, bool) and 1 < workers <= MAX_WORKERS
+        if workers is not None and many and not later:
+            document.complain(here, no_affinity(workers))
         return
     if not isinstance(affinity, dict):
         return
@@ -95,6 +102,8 @@ def _check_binds(document: Document, servers: Mapping[str, Mapping[str, Any]], f
         text = server.get("bind", str(ServerConfig.model_fields["bind"].default))
         if not isinstance(text, str) or ("servers", name, "bind") in document.broken:
             continue
+        if "bind" not in server and isinstance(server.get("app"), dict):
+            continue  # the script will say it
         try:
             binds[name] = Bind.parse(text, folder=folder)
         except FormError:

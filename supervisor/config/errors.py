@@ -17,6 +17,9 @@ from supervisor.config.models import Config
 from supervisor.errors import shape
 
 SECRET_KEYS = {"secret"}
+UNION_TAGS = {"[key]", "[script]", "[reference]"}
+"""What pydantic adds to a place, and the models' own tags; none is a key of the file."""
+
 SHOWN = 60
 ITEM_TYPES = {"string_type": "a text", "dict_type": "a mapping", "list_type": "a list"}
 
@@ -62,7 +65,7 @@ def add_validation_problems(document: Document, error: ValidationError) -> None:
 
 
 def _path_of(location: tuple[int | str, ...]) -> Path:
-    return tuple(part for part in location if part != "[key]")
+    return tuple(part for part in location if part not in UNION_TAGS)
 
 
 def _text(document: Document, path: Path, detail: Any) -> str:
@@ -107,8 +110,10 @@ def _inner(info: FieldInfo) -> tuple[type[BaseModel] | None, bool]:
     """The model inside a field's type, and whether the field maps names to it."""
     annotation = info.annotation
     many = typing.get_origin(annotation) is dict
-    options = typing.get_args(annotation) if many or isinstance(annotation, types.UnionType) else (annotation,)
-    for option in options:
+    joined = typing.get_origin(annotation) in (types.UnionType, typing.Union)
+    for option in typing.get_args(annotation) if many or joined else (annotation,):
+        if typing.get_origin(option) is typing.Annotated:
+            option = typing.get_args(option)[0]  # noqa: PLW2901 - a tagged part of a union
         if isinstance(option, type) and issubclass(option, BaseModel) and option.__name__ != "Bind":
             return option, many
     return None, many

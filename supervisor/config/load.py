@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from supervisor.config import checks, paths
 from supervisor.config.document import Document, parse
+from supervisor.config.document import Path as DocumentPath
 from supervisor.config.errors import add_validation_problems, describe, key, shape_tail
 from supervisor.config.models import Config
 from supervisor.errors import ConfigError
@@ -31,12 +32,15 @@ class Place:
     source: Path
 
 
-def load(path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ) -> Config:
+def load(
+    path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ, *, affinity_later: bool = False
+) -> Config:
     """Read and check a config file.
 
     Args:
         path: the YAML file; paths in it are relative to its folder.
         environment: for `${NAME}` and for the default runtime_dir.
+        affinity_later: several workers without an affinity are no error here: the caller looks at the app first.
 
     Returns:
         The config, with its defaults filled in and its paths absolute.
@@ -51,24 +55,66 @@ def load(path: str | os.PathLike[str], environment: Mapping[str, str] = os.envir
     config = None
     if document.data is not None or not document.problems:
         _fill_in(document, source, folder, environment)
-        try:
-            config = Config.model_validate(document.data, context={"folder": folder})
-        except ValidationError as error:
-            add_validation_problems(document, error)
-        checks.add_problems(document, folder)
+        config = _validate(document, folder, affinity_later=affinity_later)
     if document.problems or config is None:
         raise ConfigError(_lines(source, document))
     return config.with_origin(source, checks.warnings(config), document.lines)
 
 
+def from_options(
+    data: dict[str, Any], options: Mapping[DocumentPath, str], environment: Mapping[str, str] = os.environ
+) -> Config:
+    """The config of a service that has no file, from what a command line says. Paths are relative to this folder.
+
+    Args:
+        data: what would stand in the file, with a `name`.
+        options: the option that has said a key. Errors name it.
+        environment: for the default runtime_dir.
+
+    Raises:
+        ConfigError: with every error.
+
+    """
+    document = Document(data=data, lines={path: number for number, path in enumerate(options, 1)})
+    folder = os.getcwd()
+    _fill_in(document, Path(str(data["name"])), folder, environment)
+    config = _validate(document, folder, affinity_later=True)
+    if document.problems or config is None:
+        lines = [f"{_option(options, problem.path)}: {problem.text}" for problem in document.problems]
+        raise ConfigError(list(dict.fromkeys(lines)))
+    return config.of_options()
+
+
+def _option(options: Mapping[DocumentPath, str], path: DocumentPath) -> str:
+    """The option at a key, or above it, with the rest of the key."""
+    for size in range(len(path), 0, -1):
+        if path[:size] in options:
+            return " ".join(filter(None, (options[path[:size]], key(path[size:]))))
+    return key(path)
+
+
+def _validate(document: Document, folder: str, *, affinity_later: bool) -> Config | None:
+    config = None
+    try:
+        config = Config.model_validate(document.data, context={"folder": folder})
+    except ValidationError as error:
+        add_validation_problems(document, error)
+    checks.add_problems(document, folder, affinity_later=affinity_later)
+    return config
+
+
 def locate(path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ) -> Place:
     """Find where the service of a config file has its runtime folder, whatever else is in the file.
+
+    A script that `run` runs, or the `--name` that it was given, does as well: there is no config file then.
 
     Raises:
         ConfigError: the file cannot be read, or its `name` or `runtime_dir` cannot.
 
     """
     source = Path(path)
+    if (name := paths.name_of_run(os.fspath(path))) is not None:
+        return Place(name, tuple(paths.candidates(name, environment)), Path(os.path.abspath(source)))
     document = _read(source, environment)
     data = document.data if isinstance(document.data, dict) else {}
     document.problems = [
@@ -129,11 +175,15 @@ def _fill_in_server(document: Document, name: str, server: dict[str, Any]) -> No
         server["affinity"] = {"preset": server["affinity"]}
         document.lines[(*path, "affinity", "preset")] = document.line((*path, "affinity"))
     env = server.get("env")
-    if not isinstance(env, dict):
-        return
-    for variable, value in env.items():
-        if isinstance(value, bool | int | float):  # a text is meant: `DEBUG: 1`, `HEX: 010`
-            env[variable] = document.texts[(*path, "env", variable)]
+    if isinstance(env, dict):
+        for variable, value in env.items():
+            if isinstance(value, bool | int | float):  # a text is meant: `DEBUG: 1`, `HEX: 010`
+                env[variable] = document.texts[(*path, "env", variable)]
+    argv = server["app"].get("argv") if isinstance(server.get("app"), dict) else None
+    if isinstance(argv, list):
+        for number, value in enumerate(argv):
+            if isinstance(value, bool | int | float):  # `argv: [--port, 8000]`
+                argv[number] = document.texts[(*path, "app", "argv", number)]
 
 
 def _lines(source: Path, document: Document) -> list[str]:

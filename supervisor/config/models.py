@@ -8,10 +8,22 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PrivateAttr,
+    Tag,
+    ValidationInfo,
+    field_validator,
+)
 
 from supervisor.config.bind import FORMS, Bind, FormError
 
@@ -20,6 +32,8 @@ MAX_WORKERS = 120
 
 KEEP_ALIVE_SECONDS = 30
 """uvicorn's default of 5 s closes connections that pooled clients still use; Gym's own servers take 30."""
+
+UVICORN_DEFAULTS: dict[str, Any] = {"timeout_keep_alive": KEEP_ALIVE_SECONDS}
 
 
 def _folder(info: ValidationInfo) -> str:
@@ -103,10 +117,47 @@ class Recycle(Model):
     max_rss_mib: int | None = Field(None, ge=1, description="MiB, a whole number greater than 0, or null")
 
 
+class ScriptApp(Model):
+    """An app that a script makes, and serves with uvicorn when it is run."""
+
+    script: ConfigPath = Field(description="the path of a Python file")
+    argv: list[str] = Field([], description="a list of texts")
+
+    @field_validator("script")
+    @classmethod
+    def _script_exists(cls, value: Path) -> Path:
+        if not value.is_file():
+            raise FormError("the path of a Python file", found=f"{value}, which is none")
+        return value
+
+    def __str__(self) -> str:
+        return f"script {self.script}"
+
+
+def _reference(value: str) -> str:
+    if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*", value):
+        do = "write it as in Python, such as my_package.server:app"
+        if value.endswith(".py"):
+            do = f"for a script that calls uvicorn write `app: {{script: {value}}}`"
+        raise FormError("module:attribute", do=do)
+    return value
+
+
+def _kind_of_app(value: object) -> str:
+    """Tags in brackets are left out of an error's key."""
+    return "[script]" if isinstance(value, dict | ScriptApp) else "[reference]"
+
+
+App = Annotated[
+    Annotated[str, AfterValidator(_reference), Tag("[reference]")] | Annotated[ScriptApp, Tag("[script]")],
+    Discriminator(_kind_of_app),
+]
+
+
 class ServerConfig(Model):
     """One app on one address."""
 
-    app: str = Field(description="module:attribute")
+    app: App = Field(description="module:attribute, or a mapping with script")
     factory: bool = Field(False, description="true or false")
     chdir: ConfigPath = Field(Path(), validate_default=True, description="an existing folder")
     env: dict[str, str] = Field({}, description="a mapping of names to texts")
@@ -127,12 +178,30 @@ class ServerConfig(Model):
     timeouts: Timeouts = Field(Timeouts(), description="a mapping of durations in seconds")
     recycle: Recycle = Field(Recycle(), description="a mapping with max_requests, max_rss_mib")
 
-    @field_validator("app")
-    @classmethod
-    def _app_is_a_reference(cls, value: str) -> str:
-        if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*", value):
-            raise FormError("module:attribute", do="write it as in Python, such as my_package.server:app")
-        return value
+    _from_script: frozenset[str] = PrivateAttr(frozenset())
+
+    @property
+    def script(self) -> ScriptApp | None:
+        """The script that serves the app; None where the app is one that can be imported."""
+        return self.app if isinstance(self.app, ScriptApp) else None
+
+    @property
+    def open_to_script(self) -> frozenset[str]:
+        """Which of `bind` and `workers` the config leaves to the script."""
+        return frozenset({"bind", "workers"} - self.model_fields_set) if self.script else frozenset()
+
+    @property
+    def from_script(self) -> frozenset[str]:
+        """Which of `bind` and `workers` are as the script has said."""
+        return self._from_script
+
+    def with_script(self, *, bind: Bind, workers: int) -> ServerConfig:
+        """The same server with what its script says, where the config has said nothing."""
+        said = {"bind": bind, "workers": workers}
+        update = {key: said[key] for key in self.open_to_script}
+        copy = self.model_copy(update=update)
+        copy._from_script = self._from_script | update.keys()
+        return copy
 
     @field_validator("chdir")
     @classmethod
@@ -160,8 +229,10 @@ class ServerConfig(Model):
 
     @field_validator("uvicorn")
     @classmethod
-    def _uvicorn_defaults(cls, value: dict[str, Any]) -> dict[str, Any]:
-        return {"timeout_keep_alive": KEEP_ALIVE_SECONDS} | value
+    def _uvicorn_defaults(cls, value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        if isinstance(info.data.get("app"), ScriptApp):
+            return value  # the script's own options come between ours and the config's
+        return UVICORN_DEFAULTS | value
 
 
 class LogConfig(Model):
@@ -182,6 +253,7 @@ class Config(Model):
     log: LogConfig = Field(LogConfig(), description="a mapping with level, format")
 
     _source: Path | None = PrivateAttr(None)
+    _from_options: bool = PrivateAttr(False)
     _shown: str = PrivateAttr("")
     _warnings: tuple[str, ...] = PrivateAttr(())
     _lines: dict[tuple[str | int, ...], int] = PrivateAttr({})
@@ -190,6 +262,11 @@ class Config(Model):
     def source(self) -> Path | None:
         """The file that it was read from, an absolute path."""
         return self._source
+
+    @property
+    def from_options(self) -> bool:
+        """Whether it has no file: `run` was told everything."""
+        return self._from_options
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -201,6 +278,16 @@ class Config(Model):
         while path and path not in self._lines:
             path = path[:-1]
         return f"{self._shown}:{self._lines.get(path, 1)}"
+
+    def with_servers(self, servers: Mapping[str, ServerConfig]) -> Config:
+        """The same config with other servers."""
+        return self.model_copy(update={"servers": dict(servers)})
+
+    def of_options(self) -> Config:
+        """The same config, knowing that there is no file."""
+        copy = self.model_copy()
+        copy._from_options = True
+        return copy
 
     def with_origin(self, source: Path, warnings: tuple[str, ...], lines: dict[tuple[str | int, ...], int]) -> Config:
         """The same config, knowing where it came from."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,6 +20,26 @@ SOCKET_SUFFIX = ".4294967295.sock"
 def default_name(source: Path) -> str:
     """The config file's name without its ending."""
     return source.stem
+
+
+def script_name(script: str) -> str:
+    """What the service of a script is called: every other server's script is an app.py, so the path is in it."""
+    path = os.path.abspath(script)
+    return f"{script_stem(script)[:40]}-{zlib.crc32(os.fsencode(path)):08x}"
+
+
+def script_stem(script: str) -> str:
+    """A script's own name, as a server may be called."""
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", os.path.splitext(os.path.basename(script))[0])
+    return re.sub(r"^[^A-Za-z0-9]+", "", stem)[:64] or "script"
+
+
+def name_of_run(given: str) -> str | None:
+    """The name of a service without a config file, from its script, or as `run --name` gave it; None: a config."""
+    if given.endswith(".py"):
+        return script_name(given)
+    plain = NAME.fullmatch(given) and not given.endswith((".yaml", ".yml", ".json"))
+    return given if plain and not os.path.exists(given) else None
 
 
 def _xdg(environment: Mapping[str, str]) -> Path | None:

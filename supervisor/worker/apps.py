@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Mapping
 from typing import Any
 
 import uvicorn
@@ -31,12 +32,22 @@ def load_app(server: ServerConfig) -> tuple[Any, Any]:
     folder = str(server.chdir)
     if sys.path[:1] != [folder]:
         sys.path.insert(0, folder)
-    app = _import(server.app)
-    if server.factory:
+    assert isinstance(server.app, str)
+    return make_app(server.app, server.uvicorn, factory=server.factory)
+
+
+def make_app(
+    app: Any, uvicorn_options: Mapping[str, Any], *, factory: bool, do: str = "set chdir to the folder that has it"
+) -> tuple[Any, Any]:
+    """The same of an app, or of an import string, whose place is on sys.path already. `do` is for one that is not."""
+    shown = app if isinstance(app, str) else repr(app)
+    if isinstance(app, str):
+        app = _import(app, do)
+    if factory:
         if not callable(app):
-            raise AppError(f"app: found {server.app}, which cannot be called; expected a function that returns the app")
+            raise AppError(f"app: found {shown}, which cannot be called; expected a function that returns the app")
         app = app()
-    options = {key: server.uvicorn[key] for key in ("interface", "ws", "http", "loop") if key in server.uvicorn}
+    options = {key: uvicorn_options[key] for key in ("interface", "ws", "http", "loop") if key in uvicorn_options}
     inner = uvicorn.Config(app, proxy_headers=False, log_config=None, **options)
     inner.load()  # an interface other than ASGI 3 is adapted here, below the router
     return app, inner.loaded_app
@@ -50,15 +61,15 @@ def app_traceback(error: BaseException) -> str:
     return "".join(traceback.format_exception(type(error), error, at))
 
 
-def _import(reference: str) -> Any:
+def _import(reference: str, do: str) -> Any:
     module, _, attribute = reference.partition(":")
     try:
         found: Any = __import__(module, fromlist=["_"])
     except ModuleNotFoundError as missing:
         if missing.name is not None and (module == missing.name or module.startswith(missing.name + ".")):
+            place = f"{os.getcwd()} or on sys.path"
             raise AppError(
-                f"app: found {reference!r}, but there is no module {missing.name!r} in {os.getcwd()} or on sys.path;"
-                " set chdir to the folder that has it"
+                f"app: found {reference!r}, but there is no module {missing.name!r} in {place}; {do}"
             ) from missing
         raise
     for name in attribute.split("."):

@@ -25,7 +25,7 @@ from supervisor.logs import lines as logs
 from supervisor.processes import messages
 from supervisor.processes.worker_spec import WorkerSpec
 from supervisor.routing.assembly import Routing, assemble
-from supervisor.worker import quorum, uvicorn_logs
+from supervisor.worker import quorum, script, uvicorn_logs
 from supervisor.worker.apps import AppError, app_traceback, load_app
 from supervisor.worker.closing import Closing
 from supervisor.worker.draining import cut, drained
@@ -49,6 +49,8 @@ def main(spec: WorkerSpec) -> int:
     spec.segment.table.bind(spec.incarnation, spec.index)
     try:
         uvicorn_logs.apply(options)
+        if spec.server.script is not None:
+            return script.run(spec, spec.server.script, Worker, _boot_failed)
         app, asgi = load_app(spec.server)
         adapter = registry.build(_affinity(spec), app, server=spec.name)
     except AppError as error:
@@ -104,6 +106,11 @@ class Worker:
         self._stopping = False
         self._serving: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def ready(self) -> bool:
+        """Whether it takes requests."""
+        return self.routing.router.ready
 
     async def run(self) -> int:
         """Serve until told to finish. Returns the exit status."""
@@ -231,8 +238,11 @@ class Worker:
         self._say(messages.Quiet())
 
     def _on_terminate(self) -> None:
-        """A SIGTERM to this worker alone: what the supervisor would say in two steps, without waiting for siblings."""
-        logger.info("SIGTERM: this worker stops")
+        self.stop_by_itself("SIGTERM")
+
+    def stop_by_itself(self, reason: str) -> None:
+        """This worker alone: what the supervisor would say in two steps, without waiting for siblings."""
+        logger.info("%s: this worker stops", reason)
         self._stop_accepting()
         self._end(self.spec.server.timeouts.graceful_seconds)
 

@@ -27,7 +27,7 @@ def test_help_names_each_command_with_its_purpose(run: Run) -> None:
     assert done.status == 0
     listed = re.findall(r"^  (\w+)  +\S", done.out.partition("Commands:")[2], re.MULTILINE)
     assert listed[: len(COMMANDS)] == list(COMMANDS)
-    assert listed[:3] == ["serve", "check", "init"]
+    assert listed[:4] == ["serve", "run", "check", "init"]
     assert "Exit status: 0 fine, 2 usage or config" in done.out
 
 
@@ -77,7 +77,9 @@ def test_commands_on_a_file_that_is_not_there_are_2(
 def test_an_unexpected_error_is_one_line_with_a_hint(run: Run, tmp_path: Path) -> None:
     """A fault of ours has no traceback unless it is asked for; it ends with 1."""
     (tmp_path / "sitecustomize.py").write_text(
-        "import supervisor.config\ndef load(*_):\n    raise ZeroDivisionError('boo')\nsupervisor.config.load = load\n"
+        "import supervisor.config\n"
+        "def load(*_, **__):\n    raise ZeroDivisionError('boo')\n"
+        "supervisor.config.load = load\n"
     )
     environment = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     done = run("check", "x.yaml", env=environment)

@@ -61,7 +61,10 @@ def _is_commented_key(line: str) -> bool:
     """A key that is commented out, not a sentence."""
     words = line.removeprefix("# ").removeprefix("- ").removeprefix("  ").split(" ")
     return (
-        line.startswith("# ") and words[0].endswith(":") and not line.startswith("# - ") and "issue_cookie" not in line
+        line.startswith("# ")
+        and words[0].endswith(":")
+        and not line.startswith(("# - ", "# app:"))  # another way to say `app`
+        and "issue_cookie" not in line
     )
 
 
