@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from server_adapters.registry import PRESETS
 from supervisor.config import load
 from supervisor.errors import ConfigError
 
@@ -34,6 +35,7 @@ def test_each_mistake_is_named_with_place_key_and_remedy(
     with pytest.raises(ConfigError) as error:
         load(path, {"TEXT": "hunter2"})
     expected = expected.replace("FOLDER", str(path.parent)).replace("UVICORN", uvicorn.__version__)
+    expected = expected.replace("PRESETS", ", ".join(PRESETS))
     own = [
         line for line in error.value.problems if "app2: found an unknown" not in line and ": a: found an" not in line
     ]
