@@ -8,6 +8,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from whole.harness import Service, eventually
@@ -73,6 +74,18 @@ def test_a_pause_kills_nobody(service: Make, who: str) -> None:
     assert "hangs" not in running.log.read_text()
     with ask_in_vain(running, "/loop"):
         eventually(lambda: "hangs, its threads" in running.log.read_text(), "the watch to go on")
+    assert running.stop() == 0
+
+
+def test_a_slow_boot_is_no_stall(service: Make, tmp_path: Path) -> None:
+    """Importing takes longer than stall_seconds: nobody is killed, boot_seconds are another time."""
+    running = service("whole.gated:app", workers=2, env={"GATE": str(tmp_path)}, timeouts={"stall_seconds": 1.0})
+    running.start(ready=False)
+    eventually(lambda: (tmp_path / "first").exists(), "the first import")
+    pass_time(2.5)
+    (tmp_path / "open").write_text("")
+    running.wait_ready()
+    assert [seat.restarts for seat in running.seats()] == [0, 0]
     assert running.stop() == 0
 
 
