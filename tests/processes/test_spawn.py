@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 from processes.harness import Stubs, run_python
 
 SPAWNER = """
-    import json, os, select, socket, sys, threading
+    import json, os, select, signal, socket, sys, threading
     from pathlib import Path
     from shmclaims import Segment
     from supervisor.config import load
@@ -56,6 +57,39 @@ def test_a_start_reaps_nobody(spawner_config: str) -> None:
         spawner_config,
     )
     assert done.stdout.strip() == "0", done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can have a number given out again")
+def test_a_signal_after_the_death_reaches_nobody(spawner_config: str) -> None:
+    """Another process has the dead worker's number: it is not the one that is signalled."""
+    done = run_python(
+        SPAWNER
+        + """
+    first = start(lambda spec: 7)
+    select.select([first.pidfd], [], [])
+    first._process.reap()  # the number is free from here on
+    said, saying = os.pipe()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {10, 12})
+    for _ in range(1000):  # other processes of the machine may come first
+        Path("/proc/sys/kernel/ns_last_pid").write_text(str(first.pid - 1))
+        second = os.fork()
+        if not second:
+            while True:
+                os.write(saying, b"%d " % signal.sigwait({10, 12}))
+        if second == first.pid:
+            break
+        os.kill(second, 9)
+        os.waitpid(second, 0)
+    assert second == first.pid
+    first.signal(10)  # the lower one would be taken first
+    os.kill(second, 12)
+    print(os.read(said, 100).decode())
+    os.kill(second, 9)
+    os.waitpid(second, 0)
+    """,
+        spawner_config,
+    )
+    assert done.stdout.strip() == "12", done.stderr
 
 
 def test_a_process_with_two_threads_does_not_fork(spawner_config: str) -> None:
