@@ -110,8 +110,9 @@ def _cautions(found: _Found) -> Iterator[str]:
         )
     if "marimo" in found.packages:
         yield (
-            "marimo: its skew protection compares hashes that differ between workers; set PYTHONHASHSEED to one number"
-            " for all, in the environment of gym-supervise itself"
+            "marimo: its skew protection compares hashes that are the same in all workers, which are forked from one"
+            " process, and others after the service's next start: pages from before must be loaded anew then, unless"
+            " PYTHONHASHSEED is set in the environment of gym-supervise itself"
         )
     if found.socketio_alone:
         yield (
@@ -121,7 +122,7 @@ def _cautions(found: _Found) -> Iterator[str]:
     if "gradio" in found.packages:
         yield "gradio: queues and their limits, and variables outside gr.State, are each worker's own"
     if "streamlit" in found.packages:
-        yield "streamlit: st.cache_data, st.cache_resource and st.session_state of other sessions are each worker's own"
+        yield "streamlit: what st.cache_data and st.cache_resource keep is each worker's own"
 
 
 def _look_at(app: object) -> _Found:
@@ -157,9 +158,10 @@ def _note(found: _Found, one: object) -> None:
                 found.packages.add(top)
     if isinstance(one, FunctionType) and (top := str(one.__module__).partition(".")[0]) in WHOLE_PACKAGES:
         found.packages.add(top)
-    if {"POST"} & set(_attribute(one, "methods") or ()) and isinstance(path := _attribute(one, "path"), str):
+    methods, path = _attribute(one, "methods"), _attribute(one, "path")
+    if isinstance(methods, set | list | tuple) and "POST" in methods and isinstance(path, str):
         found.posts.add(path)
-    for cookie in find_session_cookies(one):
+    for cookie in find_session_cookies(one) if _listed(_attribute(one, "user_middleware")) else ():
         found.gym_cookie |= cookie.name == cookie.secret
         if cookie.name not in found.cookies:
             found.cookies.append(cookie.name)

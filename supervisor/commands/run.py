@@ -8,11 +8,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
-import yaml
 
 from supervisor.config import Config, from_options
-from supervisor.config.document import Path
-from supervisor.config.paths import script_name, script_stem
+from supervisor.config.document import Path, parse
+from supervisor.config.paths import NAME, script_name, script_stem
 from supervisor.logs import lines as logs
 
 EPILOG = """\b
@@ -90,7 +89,7 @@ def configure(
         found = "a folder" if os.path.isdir(script) else "no file"
         raise click.UsageError(f"SCRIPT: found {found} {script}, expected a Python file that calls uvicorn")
     server: dict[str, Any] = {"app": {"script": script, "argv": list(arguments)}, "chdir": os.getcwd()}
-    named = name or script_stem(script)
+    named = name if name and NAME.fullmatch(name) else script_stem(script)
     here = ("servers", named)
     options: dict[Path, str] = {
         ("name",): "--name",
@@ -123,11 +122,9 @@ def _settings(texts: Iterable[str]) -> Iterator[tuple[tuple[str, ...], Any]]:
         key, equals, value = text.partition("=")
         if not equals or not all(key.split(".")):
             raise click.UsageError(f"--set: found {text!r}, expected KEY=VALUE, such as timeouts.graceful_seconds=5")
-        try:
-            read = yaml.safe_load(value)
-        except yaml.YAMLError:
-            read = value
-        yield tuple(key.split(".")), read
+        document = parse(value, {})
+        is_text = key.startswith("env.") or bool(document.problems)
+        yield tuple(key.split(".")), value if is_text else document.data
 
 
 def _put(server: dict[str, Any], path: tuple[str, ...], value: Any) -> None:

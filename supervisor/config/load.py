@@ -178,12 +178,12 @@ def _fill_in_server(document: Document, name: str, server: dict[str, Any]) -> No
     if isinstance(env, dict):
         for variable, value in env.items():
             if isinstance(value, bool | int | float):  # a text is meant: `DEBUG: 1`, `HEX: 010`
-                env[variable] = document.texts[(*path, "env", variable)]
+                env[variable] = document.texts.get((*path, "env", variable), str(value))
     argv = server["app"].get("argv") if isinstance(server.get("app"), dict) else None
     if isinstance(argv, list):
         for number, value in enumerate(argv):
             if isinstance(value, bool | int | float):  # `argv: [--port, 8000]`
-                argv[number] = document.texts[(*path, "app", "argv", number)]
+                argv[number] = document.texts.get((*path, "app", "argv", number), str(value))
 
 
 def _lines(source: Path, document: Document) -> list[str]:

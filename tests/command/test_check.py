@@ -165,3 +165,89 @@ def test_packages_of_the_app_with_names_of_ours_are_warned_of(run: Run, tmp_path
 def test_our_own_checkout_is_no_clash() -> None:
     """Served from a checkout, the packages are ours themselves."""
     assert list(clashes(str(Path(__file__).resolve().parents[2]))) == []
+
+
+MCP_APP = "from mcp.server import MCPServer\napp = MCPServer('x').streamable_http_app()\n"
+
+
+def test_without_an_affinity_it_says_what_the_app_looks_like(run: Run, tmp_path: Path) -> None:
+    """A line for one worker, and the error's remedy for several."""
+    prepare(tmp_path, GYM_APP)
+    config = tmp_path / "config.yaml"
+    text = config.read_text()
+    config.write_text(text.replace("    affinity: {preset: gym-resources}\n", "").replace("workers: 2", "workers: 1"))
+    done = run("check", "config.yaml")
+    expected = "`affinity: {preset: gym-resources}` (SessionMiddleware, cookie Counter___c, and the routes of a Gym"
+    assert done.status == 0
+    assert f"  for more than one worker: it looks like {expected} resources server)\n" in done.out
+    config.write_text(text.replace("    affinity: {preset: gym-resources}\n", ""))
+    done = run("check", "config.yaml")
+    assert done.status == 2
+    assert (
+        "gym-supervise: config.yaml:4: servers.a.affinity: found nothing, expected an affinity with a preset, since "
+        f"workers is 2; it looks like {expected}"
+    ) in done.err
+
+
+@pytest.mark.parametrize(
+    ("app", "affinity", "expected"),
+    [
+        (
+            GYM_APP,
+            "{preset: none}",
+            "affinity.preset is none, but the app looks like gym-resources (SessionMiddleware,",
+        ),
+        (GYM_APP, "{preset: starlette-session, field: x}", ""),
+        (GYM_APP, "{preset: custom, sources: [header: x], unknown: claim}", ""),
+        (MCP_APP, "{preset: none}", "affinity.preset is none, but the app looks like mcp (an MCP endpoint"),
+        (MCP_APP, "{preset: mcp}", ""),
+        ("async def app(scope, receive, send): ...\n", "{preset: none}", ""),
+    ],
+)
+def test_a_preset_that_the_app_does_not_look_like_is_warned_of(
+    run: Run, tmp_path: Path, app: str, affinity: str, expected: str
+) -> None:
+    """It is only a warning: the app may know better."""
+    prepare(tmp_path, app, affinity)
+    done = run("check", "config.yaml")
+    assert done.status == 0, done.err
+    assert ("but the app looks like" in done.err) == bool(expected)
+    assert expected in done.err
+
+
+def test_what_no_preset_mends_is_warned_of(run: Run, tmp_path: Path) -> None:
+    """With several workers; with one there is nothing to mend."""
+    prepare(tmp_path, MCP_APP, "{preset: mcp}")
+    assert "warning: servers.a: MCP: subscriptions/listen hears only" in run("check", "config.yaml").err
+    config = tmp_path / "config.yaml"
+    config.write_text(config.read_text().replace("workers: 2", "workers: 1"))
+    assert run("check", "config.yaml").err == ""
+
+
+def test_a_script_is_checked_up_to_its_call(run: Run, tmp_path: Path) -> None:
+    """Where it would serve and how; what comes after its call is not run."""
+    script = GYM_APP + "if __name__ == '__main__':\n    import sys, uvicorn\n"
+    script += "    uvicorn.run('script:app', port=int(sys.argv[1]), workers=3)\n    open('served', 'w')\n"
+    (tmp_path / "script.py").write_text(script)
+    config = tmp_path / "config.yaml"
+    app = "servers:\n  a:\n    app: {script: script.py, argv: [81]}\n"
+    config.write_text(app + "    affinity: {preset: gym-resources}\n")
+    done = run("check", "config.yaml")
+    assert (done.status, done.err) == (0, "")
+    assert f"\na: script {tmp_path}/script.py on 127.0.0.1:81, 3 workers, placement least_sessions\n" in done.out
+    assert "  bind and workers as the script says\n" in done.out
+    assert "  POST /seed_session       starts a session\n" in done.out
+    assert not (tmp_path / "served").exists()
+    config.write_text(app)
+    done = run("check", "config.yaml")
+    assert done.status == 2
+    assert (
+        "config.yaml:2: servers.a.affinity: found nothing, expected an affinity with a preset, since workers"
+        in done.err
+    )
+    (tmp_path / "script.py").write_text("raise KeyError('mine')\n")
+    done = run("check", "config.yaml")
+    assert done.status == 3
+    assert "gym-supervise: config.yaml:3: servers.a.app: Traceback" in done.err
+    assert done.err.count("KeyError: 'mine'") == 1
+    assert "an address that it says itself" in done.out
