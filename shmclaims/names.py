@@ -7,13 +7,18 @@ any descriptor of the file, so a process never opens a segment that it has made 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
 import secrets
+import struct
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import posix_ipc
+
+from shmclaims.layout import FORMAT, HEADER, INFO_OFFSET, MAGIC
 
 if TYPE_CHECKING:
     from shmclaims.segment import Segment
@@ -51,8 +56,11 @@ def own(name: str) -> Segment | None:
     return segment if pid == os.getpid() else None
 
 
-def remove_stale() -> list[str]:
+def remove_stale(keep: Callable[[str, Mapping[str, Any]], bool] = lambda _name, _info: False) -> list[str]:
     """Remove this user's segments whose supervisor is gone, and semaphores without a segment; never a live one's.
+
+    Args:
+        keep: whether a dead supervisor's segment, by name and info, is still of use to somebody
 
     Returns:
         the names that were removed
@@ -67,7 +75,7 @@ def remove_stale() -> list[str]:
                 continue
             try:
                 fcntl.lockf(shared.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if is_named(entry, shared.fd):
+                if is_named(entry, shared.fd) and not keep("/" + entry, _info(shared.fd)):
                     unlink("/" + entry)
                     removed.append("/" + entry)
             except OSError:
@@ -80,6 +88,16 @@ def remove_stale() -> list[str]:
             _unlink_semaphore("/" + entry.removeprefix("sem."))
             removed.append("/" + entry)
     return removed
+
+
+def _info(descriptor: int) -> Mapping[str, Any]:
+    """What its maker wrote into a segment; empty where it is not complete, or another version's."""
+    try:
+        magic, version, *_, length = HEADER.unpack(os.pread(descriptor, HEADER.size, 0))
+        found = json.loads(os.pread(descriptor, length, INFO_OFFSET)) if (magic, version) == (MAGIC, FORMAT) else {}
+    except (struct.error, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def new_locked() -> tuple[str, int]:

@@ -102,6 +102,15 @@ class RuntimeDir:
         os.close(self._lock)
 
 
+def is_named(segment: str, info: Mapping[str, Any]) -> bool:
+    """Whether a crashed service's folder still leads to its segment: `claims` shows it until that service starts."""
+    try:
+        with open(os.path.join(info["runtime_dir"], STATE), "rb") as file:
+            return segment in json.load(file)["segments"].values()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
 def _make(path: str) -> None:
     """Make the folder with mode 0700, and see that nobody else can have prepared it."""
     missing = []

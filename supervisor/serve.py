@@ -30,7 +30,7 @@ from supervisor.processes.reaping import Reaper
 from supervisor.processes.signals import Signals
 from supervisor.processes.spawn import Child, WorkerMain, serve_app, spawn
 from supervisor.processes.worker_spec import WorkerSpec
-from supervisor.runtime_dir import RuntimeDir
+from supervisor.runtime_dir import RuntimeDir, is_named
 from supervisor.segments import Segments
 
 logger = logging.getLogger("gym_supervise.supervisor")
@@ -83,7 +83,7 @@ def _set_up(
     runtime = RuntimeDir(str(config.runtime_dir))
     stack.callback(runtime.close)
     runtime.check_names(config.servers)
-    if removed := remove_stale():
+    if removed := remove_stale(keep=is_named):
         logger.info("removed what a crashed supervisor left in /dev/shm: %s", ", ".join(removed))
     listeners: dict[str, Listeners] = {}
     for name, server in config.servers.items():
@@ -125,6 +125,7 @@ def _make_segments(
             "server": name,
             "bind": listeners[name].address,
             "version": identity["version"],
+            "runtime_dir": str(config.runtime_dir),
             "supervisor_pid": identity["pid"],
             "started_at": identity["started_at"],
             "workers": server.workers,

@@ -71,3 +71,18 @@ def test_a_live_neighbour_is_left_alone(stubs: Make) -> None:
         assert segment.supervisor_alive()
     assert crashed.stop() == 0
     assert neighbour.stop() == 0
+
+
+def test_a_crashed_neighbours_segment_stays_for_its_operator(stubs: Make) -> None:
+    """Another service's start removes it only when nothing leads there any more."""
+    crashed = stubs(workers=1).start()
+    segment = "/dev/shm" + crashed.facts["segments"]["app"]
+    os.kill(crashed.supervisor, signal.SIGKILL)
+    crashed.wait()
+    neighbour = stubs(workers=1).start()
+    assert os.path.exists(segment)
+    assert neighbour.stop() == 0
+    (crashed.runtime_dir / "supervisor.json").unlink()
+    neighbour.start()
+    assert not os.path.exists(segment)
+    assert neighbour.stop() == 0
