@@ -1,11 +1,12 @@
 # make demo    set up, then 200 episodes on plain uvicorn workers and on supervised ones
-# make test    set up, then lint and every test but the soaks
+# make test    set up, then lint and every test but the soaks and the real clients
+# make test-clients    real clients of the presets' servers, in environments of their own under .venv-clients (needs npm)
 # make bench   set up, then measure beside nginx, HAProxy and plain workers; ARGS=--list shows what, ARGS=relay runs that
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test lint bench soak pictures setup clean
+.PHONY: demo test test-clients lint bench soak pictures setup clean
 
 setup: $(VENV)/.ready
 
@@ -27,6 +28,10 @@ lint: setup
 test: setup lint
 	$(BIN)/pytest
 
+test-clients: setup
+	$(BIN)/python tests/clients/environments.py
+	$(BIN)/pytest -m clients tests/clients --timeout=600
+
 bench: setup
 	benchmarks/install-peers
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[bench]'
@@ -40,4 +45,4 @@ soak: setup
 	$(BIN)/pytest -m soak -s --timeout=7200
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-clients build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -11,6 +11,7 @@ from server_adapters.adapter import Adapter, Life
 from server_adapters.custom_options import IDLE_SECONDS, CustomOptions, read_routes, token
 from server_adapters.discovery import find_session_cookies, session_cookie_settings
 from server_adapters.errors import AffinityError
+from server_adapters.gradio import Gradio
 from server_adapters.gym_agent import FIELD as AGENT_FIELD
 from server_adapters.gym_agent import GymAgent, agent_routes
 from server_adapters.gym_resources import FIELD as RESOURCES_FIELD
@@ -21,6 +22,7 @@ from server_adapters.none import NoSessions
 from server_adapters.routes import Role
 from server_adapters.server_kind import ServerKind
 from server_adapters.session_cookie import DEFAULT_MAX_AGE, SessionCookie
+from server_adapters.socketio import SocketIO
 from server_adapters.starlette_session import StarletteSession
 
 __all__ = ["PRESETS", "AffinityError", "build", "check_options", "find_session_cookies"]
@@ -34,7 +36,7 @@ _COOKIE = {"cookie", "secret", "max_age", "field"}
 _ROUTES = {"session_starts", "session_ends", "stateless_routes"}
 _CUSTOM = {"sources", "replies", "starts", "ends", "gone", "unknown", "stateless_routes"}
 
-SERVER_KINDS: Mapping[str, type[ServerKind]] = {kind.name: kind for kind in (Mcp, McpSse)}
+SERVER_KINDS: Mapping[str, type[ServerKind]] = {kind.name: kind for kind in (Mcp, McpSse, SocketIO, Gradio)}
 """Servers whose ids are where their protocol says: nothing to configure but how long claims live."""
 
 _KEYS: Mapping[str, frozenset[str]] = {

@@ -23,6 +23,8 @@ Presets:
   gym-agent          NeMo Gym's agent servers
   starlette-session  any app with Starlette's SessionMiddleware
   mcp, mcp-sse       MCP over Streamable HTTP, and over HTTP+SSE
+  socketio           Socket.IO
+  gradio             gradio
   custom             ids in cookies, headers, queries, paths or JSON bodies
   none               servers that keep no session
 """

@@ -166,7 +166,6 @@ class Visit:
                     raise ConnectionError(f"{refusal.kind}: {refusal.detail}") from refusal
                 await self._withhold(refusal, issued)
                 return False
-            self._unname()
         held, self._held = self._held, None
         if held is not None:
             await self._send(held)
@@ -196,6 +195,8 @@ class Visit:
         own = self._own if self._issued is None else self._issued
         if own is not None:
             self._settle(own, now)
+            if self._own is not None and self._issued is not None and not self._unnamed:
+                self._settle(self._own, now)  # an id in the body is one beside the request's own
         self.extension.finish(own, now)
         claims = self._claims
         for held in (self._own, self._issued):
@@ -230,12 +231,11 @@ class Visit:
             # A close that came while the start ran was meant for it: the session is over, whichever reply came last.
             closed = self._own is own and own.closes != self._closes
             book.start(own, succeeded=succeeded and not closed, now=now)
-        elif self._ends():
-            ended = self._own or own  # an id that the reply has just given out is another session's
+        elif (own is not self._issued or self._unnamed) and self._ends():
             if reading.typed:
-                book.close(ended, now)
+                book.close(own, now)
             else:
-                book.end(ended, now)
+                book.end(own, now)
         own.succeeded = own.succeeded or succeeded
 
     def _ends(self) -> bool:

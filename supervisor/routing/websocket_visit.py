@@ -2,7 +2,8 @@
 
 The app's messages pass through `WebSocketVisit.send` before they leave. In the head of its answer (the accept, or the
 denial) the adapter may see an id that the app has just given out: it is claimed before the head leaves, as with a
-request's reply. Where that fails, the WebSocket is refused instead and the app's client has gone, as far as it can see.
+request's reply. So is an id in the app's first frames, where the adapter looks for one. Where that fails, the WebSocket
+is refused instead and the app's client has gone, as far as it can see.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from typing import Any
 
 from server_adapters.adapter import Adapter
+from server_adapters.finders import Finder
 from server_adapters.heads import ResponseHead
 from supervisor.routing.claims import Claims
 from supervisor.routing.extension import SessionExtension
@@ -46,6 +48,7 @@ class WebSocketVisit:
         self._own = own
         self._issued: Owned | None = None
         self._answered = False
+        self._finder = adapter.frames(request.head, request.reading)
         self.withheld = False
         self._closes = 0
         self._held: list[Owned] = []  # all that it counts in
@@ -68,6 +71,8 @@ class WebSocketVisit:
         if self.withheld:
             raise Withheld
         if self._answered:
+            if self._finder is not None and message["type"] == "websocket.send":
+                await self._look(self._finder, message)
             await self._request.send(message)
             return
         kind = message["type"]
@@ -91,6 +96,15 @@ class WebSocketVisit:
             elif seen.issued is not None:
                 self._own.kept = True
         return message if seen.headers is None else {**message, "headers": list(seen.headers)}
+
+    async def _look(self, finder: Finder, message: dict[str, Any]) -> None:
+        """Look for an id in a frame."""
+        data = message.get("bytes")
+        issued = finder.feed((message.get("text") or "").encode() if data is None else data, last=False)
+        if finder.over:
+            self._finder = None
+        if issued is not None:
+            await self.issue(issued)
 
     async def issue(self, session: str) -> None:
         """The app gives out an id: claim it before the message with it leaves. One that it has already is no news.

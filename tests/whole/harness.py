@@ -69,8 +69,11 @@ class Connection:
 class Service:
     """One `gym-supervise serve` process tree with a config of its own."""
 
-    def __init__(self, folder: Path, app: str, *, log: dict[str, Any] | None = None, **options: Any) -> None:
+    def __init__(
+        self, folder: Path, app: str, *, log: dict[str, Any] | None = None, program: str = COMMAND, **options: Any
+    ) -> None:
         self.folder = folder
+        self.program = program
         self.tag = uuid4().hex
         self.runtime_dir = folder / "run"
         server: dict[str, Any] = {
@@ -96,7 +99,7 @@ class Service:
         """Start it; with `ready`, wait until every worker is."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [COMMAND, "serve", str(self.config)],
+                [self.program, "serve", str(self.config)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -195,7 +198,7 @@ class Service:
 
     def run(self, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Run another gym-supervise command on this config."""
-        command = [COMMAND, arguments[0], str(self.config), *arguments[1:]]
+        command = [self.program, arguments[0], str(self.config), *arguments[1:]]
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
 
     def signal(self, number: int) -> None:

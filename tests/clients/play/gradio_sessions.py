@@ -1,0 +1,45 @@
+"""Sessions of gradio: with gradio_client (`client`), or with the two requests of its API for curl (`curl`)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import httpx
+from gradio_client import Client
+from sessions import KEEP, MORE, URL, play_all
+
+LIMITS = httpx.Limits(max_keepalive_connections=100 if KEEP else 0, max_connections=1000)
+
+
+def with_client(number: int) -> None:
+    """A page's sum, six times."""
+    client = Client(URL, verbose=False, analytics_enabled=False, httpx_kwargs={"timeout": 30})
+    try:
+        for turn in range(1, 7):
+            total = client.predict(number, api_name="/add")
+            assert total == number * turn, (total, number * turn)
+    finally:
+        client.close()
+
+
+async def main() -> None:
+    """gradio_client is synchronous: each session has a thread."""
+    async with httpx.AsyncClient(limits=LIMITS, timeout=30) as shared:
+
+        async def with_curl(number: int) -> None:
+            for turn in range(6):
+                call = f"{URL}/gradio_api/call/double"
+                reply = await shared.post(call, json={"data": [number + turn]})
+                reply.raise_for_status()
+                events = (await shared.get(f"{call}/{reply.json()['event_id']}")).raise_for_status().text
+                last = events.strip().rpartition("data: ")[2]
+                assert json.loads(last) == [2 * (number + turn)], events
+
+        async def with_thread(number: int) -> None:
+            await asyncio.to_thread(with_client, number)
+
+        await play_all(with_curl if "curl" in MORE else with_thread)
+
+
+asyncio.run(main())

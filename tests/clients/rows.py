@@ -1,0 +1,76 @@
+"""The rows of the table: a server, its preset, and the real client that plays sessions on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Row:
+    """One server and client.
+
+    name         as the table has it
+    environment  of the server and, unless `node`, of the client
+    app          module:attribute
+    preset       what gym-supervise is told
+    player       the client's script in `play/`, with its further arguments
+    modes        "close": a connection for each request; "keep": kept alive
+    sessions     how many are played
+    spread       in these modes every session must be seen on more than one accepting worker; elsewhere a session may
+                 have a single connection
+    """
+
+    name: str
+    environment: str
+    app: str
+    preset: str
+    player: tuple[str, ...]
+    modes: tuple[str, ...] = ("close", "keep")
+    sessions: int = 50
+    spread: tuple[str, ...] = ("close",)
+    options: dict[str, Any] = field(default_factory=dict)
+    timeout: float = 180
+
+
+NOTES = "examples.mcp_notes:app"
+FASTMCP = "tests.clients.apps.fastmcp_notes"
+GRADIO_SUM = "examples.gradio_sum:app"
+
+MCP = [
+    Row("MCP Streamable HTTP, mcp 1", "mcp1", "tests.clients.apps.mcp1:app", "mcp", ("mcp1.py",)),
+    Row("MCP Streamable HTTP, mcp 2 legacy", "mcp2", NOTES, "mcp", ("mcp2.py",)),
+    Row("MCP, mcp 2 default mode, requestState", "mcp2", NOTES, "mcp", ("mcp2.py", "auto"), spread=()),
+    Row("fastmcp, legacy", "mcp2", f"{FASTMCP}:app", "mcp", ("fastmcp_client.py",)),
+    Row(
+        "fastmcp, SessionProvider",
+        "mcp2",
+        f"{FASTMCP}:app",
+        "mcp",
+        ("fastmcp_client.py", "provider"),
+    ),
+    Row("MCP HTTP+SSE, mcp 1", "mcp1", "tests.clients.apps.mcp1:sse", "mcp-sse", ("mcp1.py", "sse")),
+    Row("MCP HTTP+SSE, mcp 2", "mcp2", "examples.mcp_notes_sse:app", "mcp-sse", ("mcp2.py", "sse")),
+    Row("MCP HTTP+SSE, fastmcp", "mcp2", f"{FASTMCP}:sse", "mcp-sse", ("fastmcp_client.py", "sse")),
+]
+
+SOCKET_IO = [
+    Row(
+        f"Socket.IO {way}, {language}",
+        "apps",
+        "examples.chat:app",
+        "socketio",
+        (player, way),
+        spread=("close",) if way == "polling" else (),
+    )
+    for way in ("polling", "upgrade", "websocket")
+    for language, player in (("Python", "socketio_client.py"), ("JavaScript", "socketio_client.mjs"))
+]
+
+GRADIO = [
+    Row("gradio, gradio_client", "apps", GRADIO_SUM, "gradio", ("gradio_sessions.py", "client"), modes=("close",)),
+    # Each of its sessions is two requests, which may well be accepted by one worker.
+    Row("gradio, API for curl", "apps", GRADIO_SUM, "gradio", ("gradio_sessions.py", "curl"), spread=()),
+]
+
+ROWS = [*MCP, *SOCKET_IO, *GRADIO]
