@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.harness.keeper import GRACE_SECONDS, descendants, parent_of
+from benchmarks.harness.keeper import GRACE_SECONDS, descendants
 from benchmarks.harness.rows import Unmeasurable
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,6 +39,7 @@ class Kept:
         restart: bool = False,
         core: int | None = None,
         grace: float = GRACE_SECONDS,
+        env: dict[str, str] | None = None,
     ) -> None:
         self.log = log
         self._grace = grace
@@ -47,20 +48,34 @@ class Kept:
         keeper += [] if core is None else ["--core", str(core)]
         with log.open("ab") as output:
             self._keeper = subprocess.Popen(
-                [*keeper, *command], cwd=ROOT, stdin=subprocess.PIPE, stdout=output, stderr=output
+                [*keeper, *command],
+                cwd=ROOT,
+                env={**os.environ, **(env or {})},
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
             )
 
     def pids(self) -> list[int]:
         """All its processes, the keeper not among them; the server itself is the first."""
         return descendants(self._keeper.pid)
 
-    def children(self) -> list[int]:
-        """The processes that the server itself has started."""
-        return [pid for pid in self.pids() if parent_of(pid) != self._keeper.pid]
+    def forked(self) -> list[int]:
+        """The processes that multiprocessing has started for it, without its resource tracker."""
+        return [pid for pid in self.pids() if b"--multiprocessing-fork" in _command_line(pid)]
+
+    def replaced(self, before: Sequence[int]) -> None:
+        """Wait until none of `before` is left among its processes. Raises Unmeasurable when it takes too long."""
+        deadline = time.monotonic() + START_SECONDS
+        while left := set(before) & set(self.pids()):
+            if time.monotonic() > deadline:
+                raise Unmeasurable(f"processes {sorted(left)} were not replaced in {START_SECONDS:.0f} s")
+            time.sleep(0.02)
 
     def signal(self, number: int) -> None:
-        """Signal the server itself."""
-        os.kill(self.pids()[0], number)
+        """Signal the server itself; one that is just being started again gets none."""
+        for pid in self.pids()[:1]:
+            os.kill(pid, number)
 
     def wait_for(self, ready: Callable[[], bool], what: str) -> None:
         """Wait until `ready`. Raises Unmeasurable with the log's last lines when the server ends, or takes too long."""
@@ -86,6 +101,13 @@ class Kept:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             self._keeper.wait()
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def cpu_seconds(pids: Sequence[int]) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from benchmarks.harness.rounds import Quartiles, Rounds, quartiles
 from benchmarks.harness.rows import Row, Suite
@@ -96,38 +97,82 @@ class Results:
         path.write_text(json.dumps(document, indent=1) + "\n")
 
     def show(self, console: Console) -> None:
-        """As a table, the marks beside the figures."""
-        table = Table(title="medians (quartiles) of paired rounds", title_justify="left")
-        table.add_column("what", min_width=40)
-        for column in ("measured", "reach", "stretch"):
-            table.add_column(column, justify="right", no_wrap=True)
-        table.add_column("")
-        suite = ""
+        """As tables, the marks beside the figures."""
+        plain: list[Line] = []
+        for suite in dict.fromkeys(line.suite for line in self.lines):
+            lines = [line for line in self.lines if line.suite == suite]
+            if any(line.row.variant for line in lines):
+                console.print(_matrix(suite, lines))
+            else:
+                plain += lines
+        if plain:
+            console.print(_list(plain))
+        told = set()
         for line in self.lines:
-            if suite and line.suite != suite:
-                table.add_section()
-            suite = line.suite
-            table.add_row(line.row.what, *_cells(line), line.verdict or "", style=COLOURS[line.verdict])
-        console.print(table)
-        for line in self.lines:
-            if line.why:
-                console.print(
-                    f"not measured: {line.row.name}: {line.why}", style="magenta", highlight=False, markup=False
-                )
+            if line.why and (line.row.variant or line.row.name, line.why) not in told:
+                told.add((line.row.variant or line.row.name, line.why))
+                text = f"not measured: {line.row.variant or line.row.name}: {line.why}"
+                console.print(text, style="magenta", highlight=False, markup=False)
+
+
+def _list(lines: list[Line]) -> Table:
+    """A line for each row."""
+    table = Table(title="medians (quartiles) of paired rounds", title_justify="left")
+    table.add_column("what", min_width=40)
+    for column in ("measured", "reach", "stretch"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("")
+    suite = lines[0].suite
+    for line in lines:
+        if line.suite != suite:
+            table.add_section()
+        suite = line.suite
+        table.add_row(line.row.what, *_cells(line), line.verdict or "", style=COLOURS[line.verdict])
+    return table
+
+
+def _matrix(suite: str, lines: list[Line]) -> Table:
+    """A line for each `what`, a column for each variant."""
+    table = Table(title=f"{suite}: medians (quartiles) of paired rounds", title_justify="left")
+    table.add_column("what")
+    variants = list(dict.fromkeys(line.row.variant for line in lines))
+    for variant in variants:
+        table.add_column(variant.replace(", ", "\n").replace("-", "-\n", 1), justify="right", no_wrap=True)
+    table.add_column("reach\nstretch", justify="right")
+    for what in dict.fromkeys(line.row.what for line in lines):
+        found = {line.row.variant: line for line in lines if line.row.what == what}
+        cells = []
+        marks = ""
+        for variant in variants:
+            line = found.get(variant)
+            if line is None:
+                cells.append(Text())
+                continue
+            _, reach, stretch = _cells(line)
+            marks = f"{reach}\n{stretch}" if line.row.mark else marks
+            cells.append(Text(_short(line), style=COLOURS[line.verdict]))
+        unit = next(line.row.unit for line in found.values())
+        table.add_row(f"{what}, {unit}" if unit else what, *cells, marks)
+    return table
 
 
 def _cells(line: Line) -> tuple[str, str, str]:
     unit = f" {line.row.unit}" if line.row.unit else ""
     mark = line.row.mark
-    marks = (
-        ("", "")
-        if mark is None
-        else tuple("" if one is None else f"{one:g}{unit}" for one in (mark.reach, mark.stretch))
-    )
+    reach = "" if mark is None else f"{mark.reach:g}{unit}"
+    stretch = "" if mark is None or mark.stretch is None else f"{mark.stretch:g}{unit}"
     if line.figures is None:
-        return "-", *marks  # type: ignore[return-value]
+        return "-", reach, stretch
     low, median, high = (shown(one) for one in (line.figures.low, line.figures.median, line.figures.high))
-    return f"{median} ({low} to {high}){unit}", *marks  # type: ignore[return-value]
+    return f"{median} ({low} to {high}){unit}", reach, stretch
+
+
+def _short(line: Line) -> str:
+    """The median, and below it the quartiles where they are others."""
+    if line.figures is None:
+        return "-"
+    low, median, high = (shown(one) for one in (line.figures.low, line.figures.median, line.figures.high))
+    return median if low == high else f"{median}\n{low}-{high}"
 
 
 def shown(figure: float) -> str:

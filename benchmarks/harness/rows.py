@@ -54,13 +54,14 @@ class Mark:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table."""
+    """One line of the table. Rows with a `variant` share lines by `what`, and each variant is a column."""
 
     name: str
     what: str
     unit: str
     figure: Figure
     mark: Mark | None = None
+    variant: str = ""
 
     @property
     def needs(self) -> tuple[Key, ...]:

@@ -3,7 +3,8 @@ reply signs its cookie anew, and a session that this process does not know is ma
 worker is answered with 200 and a wrong count.
 
     POST /seed_session  {"count": n}     POST /increment  {"count": n}     -> {"count": ..., "pid": ...}
-    GET  /whoami  -> the worker's pid
+    POST /verify        -> the same, at a session's end
+    GET  /whoami        -> the worker's pid
 """
 
 from __future__ import annotations
@@ -59,6 +60,12 @@ async def increment(request: Request, body: Count) -> Counted:
     session = _session(request)
     _counts[session] = count = _counts.get(session, 0) + body.count
     return Counted(count=count, pid=_pid)
+
+
+@app.post("/verify")
+async def verify(request: Request) -> Counted:
+    """The session's count, at its end."""
+    return Counted(count=_counts.get(_session(request), 0), pid=_pid)
 
 
 @app.get("/whoami")

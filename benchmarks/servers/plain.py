@@ -18,14 +18,22 @@ def uvicorn_command(app: str, *options: str, level: str = "warning") -> list[str
     return [*command, "--timeout-keep-alive", str(KEEP_ALIVE_SECONDS), *options]
 
 
-def plain(folder: Path, app: str, *, workers: int, name: str = "plain", core: int | None = None) -> Variant:
+def plain(
+    folder: Path,
+    app: str,
+    *,
+    workers: int,
+    name: str = "plain",
+    core: int | None = None,
+    env: dict[str, str] | None = None,
+) -> Variant:
     """Serve benchmarks.servers.APP with `uvicorn --workers N`, or one process for one worker."""
     port = free_port()
     options = ["--port", str(port)] + (["--workers", str(workers)] if workers > 1 else [])
     # How many are ready, uvicorn says in its log only.
     command = uvicorn_command(f"{app}:app", *options, level="info")
     log = folder / f"{name}.log"
-    kept = Kept(command, log, core=core)
+    kept = Kept(command, log, core=core, env=env)
 
     def ready() -> bool:
         started = log.read_text(errors="replace").count(STARTED)
@@ -36,4 +44,10 @@ def plain(folder: Path, app: str, *, workers: int, name: str = "plain", core: in
     except BaseException:
         kept.stop()
         raise
-    return Variant(name, port, [kept], reload=lambda: kept.signal(signal.SIGHUP))
+
+    def reload() -> None:
+        before = kept.forked()
+        kept.signal(signal.SIGHUP)
+        kept.replaced(before)
+
+    return Variant(name, port, [kept], reload=reload)

@@ -42,11 +42,17 @@ def supervised(folder: Path, app: str, *, workers: int, core: int | None = None,
         raise
     bind = _bind(runtime_dir, workers)
     assert bind is not None
+
+    def reload() -> None:
+        before = [worker["pid"] for worker in _server(runtime_dir)["workers"]]
+        kept.signal(signal.SIGHUP)
+        kept.replaced(before)
+
     return Variant(
         NAME,
         int(bind.rpartition(":")[2]),
         [kept],
-        reload=lambda: kept.signal(signal.SIGHUP),
+        reload=reload,
         relayed=lambda: sum(worker["relayed_out"] for worker in _server(runtime_dir)["workers"]),
     )
 

@@ -16,9 +16,10 @@ KEEP_ALIVE_SECONDS = 600
 
 
 class Variant:
-    """A running variant on 127.0.0.1:`port`. `backends` run the app, each the head of workers of its own or one itself.
+    """A running variant on 127.0.0.1:`port`.
 
-    `reload` asks for new workers as its operator would; `relayed` counts the requests that went through two workers.
+    `reload` replaces all workers as its operator would, and returns when they are; `relayed` counts the requests that
+    went through two workers.
     """
 
     def __init__(
