@@ -1,5 +1,7 @@
-"""Clients that play sessions with aiohttp, as Gym's own do: each keeps the cookies of its session and knows what must
-come back. The connections are pooled, so that a session's requests come over many of them.
+"""Clients that play sessions with aiohttp, as Gym's own do.
+
+Each keeps the cookies of its session and knows what must come back; `lost` says that the server has told it that its
+session is over. The connections are pooled, so that a session's requests come over many of them.
 """
 
 from __future__ import annotations
@@ -42,23 +44,22 @@ class Player:
         """Of the whole session: right, wrong or refused."""
         return "wrong" if self.wrong else "refused" if self.refused else "right"
 
-    async def seed(self) -> None:
-        """Start the session; it is `lost` when that is refused."""
+    async def seed(self) -> bool:
+        """Start the session. Returns whether there was a good reply, as the other two do."""
         found = await self._ask("/seed_session", {"count": 7})
-        if found is None:
-            self.lost = True
-        else:
+        if found is not None:
             self.pid, self._count = found["pid"], 7
+        return found is not None
 
-    async def step(self) -> None:
+    async def step(self) -> bool:
         """Count one more."""
-        self._judge(await self._ask("/increment", {"count": 1}), added=1)
+        return self._judge(await self._ask("/increment", {"count": 1}), added=1)
 
-    async def end(self) -> None:
+    async def end(self) -> bool:
         """Have the count verified, which ends the session."""
-        self._judge(await self._ask("/verify", {}), added=0)
+        return self._judge(await self._ask("/verify", {}), added=0)
 
-    def _judge(self, found: Any, *, added: int) -> None:
+    def _judge(self, found: Any, *, added: int) -> bool:
         """A request that failed may have been counted or not."""
         if found is None:
             self._unsure += added
@@ -67,6 +68,7 @@ class Player:
             self._count, self._unsure = found["count"], 0
         else:
             self.wrong += 1
+        return found is not None
 
     async def _ask(self, path: str, body: dict[str, int]) -> Any:
         """The reply's body; None: there was no good one."""
@@ -77,7 +79,7 @@ class Player:
             return None
         if status != 200:
             self.refused.append(str(status))
-            self.lost = self.lost or status == 410
+            self.lost = status == 410
         return found
 
     async def _post(self, path: str, body: dict[str, int]) -> tuple[int, Any]:

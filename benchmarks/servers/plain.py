@@ -9,13 +9,15 @@ from pathlib import Path
 from benchmarks.harness.processes import Kept, free_port
 from benchmarks.servers.variant import KEEP_ALIVE_SECONDS, Variant, answers
 
+GRACEFUL_SECONDS = 3
 STARTED = "Started server process"
 
 
 def uvicorn_command(app: str, *options: str, level: str = "warning") -> list[str]:
     """The command line of uvicorn, the same for every variant; `options` say where it listens."""
     command = [sys.executable, "-m", "uvicorn", f"benchmarks.servers.{app}", "--no-access-log", "--log-level", level]
-    return [*command, "--timeout-keep-alive", str(KEEP_ALIVE_SECONDS), *options]
+    command += ["--timeout-keep-alive", str(KEEP_ALIVE_SECONDS), "--timeout-graceful-shutdown", str(GRACEFUL_SECONDS)]
+    return [*command, *options]
 
 
 def plain(
