@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -31,17 +32,21 @@ def test_a_session_is_right_wrong_or_refused(acts: list[Act], outcome: str) -> N
     assert asyncio.run(_play(acts)).outcome == outcome
 
 
-async def _play(acts: list[Act]) -> Player:
-    player = Player(None)  # type: ignore[arg-type]
-    replies = iter([{"count": 7, "pid": 1}, *[reply for _, reply in acts]])
+class Scripted(Player):
+    """A player whose server answers as `replies` say; None is an error."""
 
-    async def ask(_path: str, _body: dict[str, int]) -> Any:
-        reply = next(replies)
+    replies: Iterator[Any]
+
+    async def _ask(self, _path: str, _body: dict[str, int]) -> Any:
+        reply = next(self.replies)
         if reply is None:
-            player.refused.append("503")
+            self.refused.append("503")
         return reply
 
-    player._ask = ask  # type: ignore[method-assign]
+
+async def _play(acts: list[Act]) -> Player:
+    player = Scripted(None)  # type: ignore[arg-type]
+    player.replies = iter([{"count": 7, "pid": 1}, *[reply for _, reply in acts]])
     await player.seed()
     for act, reply in acts:
         assert await getattr(player, act)() is (reply is not None)
