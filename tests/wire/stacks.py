@@ -1,0 +1,164 @@
+"""The two ways to the app, on each stack of protocols that uvicorn has: a plain worker, and a relay."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from whole.harness import REPO, Service
+from wire.play import Client, Seen
+from wire.script import SESSION, Case
+
+AT_ONCE = 6
+RECEIVE_BUFFER = 64 * 1024
+
+COMMON: dict[str, Any] = {
+    "ws_max_size": 2_000_000,
+    "headers": [["x-default", "always"]],
+    "access_log": False,
+    "timeout_keep_alive": 30,
+    "log_level": "critical",
+}
+AFFINITY = {"preset": "custom", "sources": [{"header": "x-session"}], "unknown": "claim"}
+
+
+@dataclass(frozen=True)
+class Stack:
+    """uvicorn's options, and the packages that it needs."""
+
+    name: str
+    options: dict[str, Any]
+    needs: list[str] = field(default_factory=list)
+
+    @property
+    def missing(self) -> list[str]:
+        """Packages that are not installed."""
+        return [name for name in self.needs if importlib.util.find_spec(name) is None]
+
+
+STACKS = [
+    Stack("httptools", {"http": "httptools", "ws": "websockets-sansio"}),
+    Stack("h11", {"http": "h11", "ws": "websockets", "root_path": "/root", "loop": "asyncio"}),
+    Stack("zttp", {"http": "zttp", "ws": "wsproto", "http2": True}, ["zttp", "wsproto", "h2"]),
+]
+
+
+class Landings:
+    """Connections that a certain worker has accepted, told by a request on each."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self._spare: dict[int, list[socket.socket]] = {}
+        self._turn = asyncio.Lock()
+
+    async def on(self, wanted: Callable[[int], bool]) -> socket.socket:
+        """One on a worker whose pid is `wanted`."""
+        async with self._turn:
+            while True:
+                for pid, spare in self._spare.items():
+                    if spare and wanted(pid):
+                        return spare.pop()
+                sock, pid = await self._connect()
+                self._spare.setdefault(pid, []).append(sock)
+
+    async def _connect(self) -> tuple[socket.socket, int]:
+        loop = asyncio.get_running_loop()
+        sock = socket.socket()
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+        await loop.sock_connect(sock, ("127.0.0.1", self.port))
+        return sock, int(await self.ask(sock, "/whoami"))
+
+    async def ask(self, sock: socket.socket, path: str, *headers: str) -> bytes:
+        """A small request on it."""
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(sock, "\r\n".join((f"GET {path} HTTP/1.1", "Host: h", *headers, "", "")).encode())
+        answer = b""
+        while not (found := answer.partition(b"\r\n\r\n"))[1] or not found[2]:
+            answer += await loop.sock_recv(sock, 65536)
+        assert answer.startswith(b"HTTP/1.1 200"), answer
+        return found[2]
+
+    def close(self) -> None:
+        """Close those that were not needed."""
+        for spare in self._spare.values():
+            for sock in spare:
+                sock.close()
+
+
+@asynccontextmanager
+async def plain(options: dict[str, Any]) -> AsyncIterator[Landings]:
+    """A plain uvicorn worker."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "wire.plain",
+        json.dumps(options),
+        cwd=REPO / "tests",
+        env=os.environ | {"PYTHONPATH": str(REPO / "tests")},
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        landings = Landings(int(await process.stdout.readline()))
+        yield landings
+        landings.close()
+    finally:
+        process.kill()
+        await process.wait()
+
+
+@asynccontextmanager
+async def supervised(folder: Path, options: dict[str, Any]) -> AsyncIterator[tuple[Landings, int]]:
+    """A service of two workers, and the pid of the one that owns the session."""
+    folder.mkdir()
+    service = Service(folder, "wire.app:app", workers=2, affinity=AFFINITY, uvicorn=options, log={"level": "critical"})
+    left: list[str] = []
+    try:
+        await asyncio.to_thread(service.start)
+        landings = Landings(service.port)
+        sock = await landings.on(lambda _: True)
+        owner = int(await landings.ask(sock, "/whoami", SESSION))
+        sock.close()
+        yield landings, owner
+        landings.close()
+        status = await asyncio.to_thread(service.stop)
+        assert status == 0, service.log.read_text()
+    finally:
+        left = await asyncio.to_thread(service.cleanup)
+    assert left == []
+
+
+Result = tuple[Seen, Seen] | Exception
+
+
+async def play(stack: Stack, cases: list[Case], folder: Path) -> dict[str, Result]:
+    """Each case both ways: what was seen directly and through the relay, or what went wrong."""
+    options = COMMON | stack.options
+    results: dict[str, Result] = {}
+    turns = asyncio.Semaphore(AT_ONCE)
+    async with plain(options) as direct, supervised(folder, options) as (landings, owner):
+
+        async def play_one(case: Case) -> None:
+            async with turns:
+                try:
+                    here = await Client(await direct.on(lambda _: True), direct.port, case).play()
+                    there = await Client(await landings.on(lambda pid: pid != owner), landings.port, case).play()
+                    results[case.slug] = here, there
+                except Exception as error:
+                    results[case.slug] = error
+
+        await asyncio.gather(*(play_one(case) for case in cases))
+    return results
