@@ -11,6 +11,7 @@ from supervisor.relay.attempts import Attempts
 from supervisor.relay.body import BodyReplay
 from supervisor.relay.exchange import BROKEN_OFF, COMPLETE, Send
 from supervisor.relay.frames import INLINE_BODY, Head, Open, ProtocolError, Scope, encode
+from supervisor.relay.once import drop_repetitions
 from supervisor.relay.outcomes import (
     Draining,
     Gone,
@@ -81,6 +82,7 @@ class RelayClient:
         self._reach_seconds = reach_seconds
         self._peers: dict[int, Peer] = {}
         self._trimmer: asyncio.TimerHandle | None = None
+        drop_repetitions()
 
     def __repr__(self) -> str:
         return f"<RelayClient peers={len(self._peers)} idle={self.idle} busy={self.busy}>"

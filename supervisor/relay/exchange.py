@@ -10,6 +10,7 @@ from typing import Any
 from supervisor.relay.body import BodyReplay
 from supervisor.relay.frames import Ack, Frame, Head, Last, Message, Piece, Signal, Verdict
 from supervisor.relay.link import Link
+from supervisor.relay.once import logged_by_owner
 from supervisor.relay.outcomes import Draining, Gone, NotOwner, Outcome, OwnerLost, Refused, Taken
 
 logger = logging.getLogger("supervisor.relay")
@@ -18,14 +19,6 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 COMPLETE = Taken()
 BROKEN_OFF = Taken(complete=False)
-
-# What uvicorn answers when an app raises before its head.
-ERROR_BODY = b"Internal Server Error"
-ERROR_HEADERS = (
-    (b"content-type", b"text/plain; charset=utf-8"),
-    (b"content-length", b"%d" % len(ERROR_BODY)),
-    (b"connection", b"close"),
-)
 
 
 class Exchange:
@@ -126,11 +119,8 @@ class Exchange:
             self._holds = False
             self._start()
         elif frame is Signal.FAILED:
-            if self._started:
-                return BROKEN_OFF
-            await self._send({"type": "http.response.start", "status": 500, "headers": list(ERROR_HEADERS)})
-            await self._send({"type": "http.response.body", "body": ERROR_BODY, "more_body": False})
-            return COMPLETE
+            logged_by_owner()
+            return BROKEN_OFF  # the server makes up for what is missing as it would for an app of its own
         elif type(frame) is Message:
             await self._send(frame.content)
             if frame.content["type"] == "http.response.trailers" and not frame.content.get("more_trailers", False):

@@ -10,7 +10,7 @@ joined, whatever sizes the socket delivers. Structs are held until they are comp
 acceptor -> owner   Open, then for a body that did not fit into it Piece ... Last
 owner -> acceptor   Ack (refusals) or TAKEN, then Head, Piece ... Last, with Message where the app sends something else.
                     READS: the app waits for its client, for a body that is held back until then or
-                    for the disconnect. FAILED: the app ended without a whole reply
+                    for the disconnect. FAILED: the app ended without a whole reply, and that is logged
 
 TAKEN is left out where nobody waits for it: a whole request of a session that the owner has. Any other answer says it
 too, and an owner that closes such a connection says it first. Nothing but Open is sent before TAKEN, so a refused

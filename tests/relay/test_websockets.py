@@ -13,6 +13,7 @@ from relay.test_death import owner
 
 from supervisor.relay.body import BodyReplay
 from supervisor.relay.frames import Ack, Open
+from supervisor.relay.once import OwnersAppFailed
 from supervisor.relay.outcomes import Draining, Gone, NotOwner, Order, Outcome, OwnerLost, Refused, Taken
 
 KIB = 1024
@@ -144,8 +145,7 @@ def test_what_the_app_sees(run: Run) -> None:
             ],
             [
                 {"type": "websocket.http.response.start", "status": 418, "headers": [[b"x", b"1"], [b"x", b"2"]]},
-                {"type": "websocket.http.response.body", "body": b"tea", "more_body": True},
-                {"type": "websocket.http.response.body", "body": b"pot", "more_body": False},
+                {"type": "websocket.http.response.body", "body": b"teapot", "more_body": False},
             ],
         ),
     ],
@@ -327,7 +327,7 @@ def test_an_app_hears_its_own_close(run: Run) -> None:
     assert seen == [gone(4000)]
 
 
-BODY: Message = {"type": "websocket.http.response.body", "body": b""}
+BODY: Message = {"type": "websocket.http.response.body", "body": b"", "more_body": False}
 START: Message = {"type": "websocket.http.response.start", "status": 403, "headers": []}
 
 
@@ -346,9 +346,10 @@ def test_messages_that_do_not_belong(run: Run, messages: list[Message], caplog: 
     async def test() -> None:
         async with Pair(app) as pair:
             client = Client()
-            outcome = await relay(pair, client)
-            assert outcome == Taken(complete=False)
-            assert len(client.messages) == len(messages) - 1
+            with pytest.raises(OwnersAppFailed):
+                await relay(pair, client)
+            # A denial leaves whole or not at all.
+            assert client.messages == ([] if messages[:2] == [START, CLOSE] else messages[:-1])
 
     run(test())
     assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [RuntimeError]
@@ -363,7 +364,7 @@ def test_an_app_that_does_not_answer(run: Run, caplog: pytest.LogCaptureFixture)
     async def test() -> None:
         async with Pair(app) as pair:
             client = Client()
-            assert await relay(pair, client) == Taken(complete=False)
+            assert await relay(pair, client) == Taken()
             assert client.messages == []
 
     run(test())
@@ -474,9 +475,9 @@ def test_an_owner_that_stops(run: Run, whole: bool) -> None:
                 pair.server.close()
             else:
                 pair.server.close_websockets()
-            closed, waited = await asyncio.gather(*tasks)
-            assert type(closed) in (Taken, OwnerLost)
-            assert waited == Taken(complete=False)
+            await asyncio.wait(tasks)
+            assert type(tasks[0].result()) in (Taken, OwnerLost)
+            assert type(tasks[1].exception()) is OwnersAppFailed
             assert clients[0].messages == [ACCEPT, {"type": "websocket.close", "code": 1012}]
             assert clients[1].messages == []
 

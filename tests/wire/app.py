@@ -72,16 +72,16 @@ class Ask:
 
     async def read(self) -> bytes:
         """The whole body; notes its end when the client leaves before it."""
-        body, more = b"", True
+        body, more = bytearray(), True
         while more:
             message = await self.receive()
             if message["type"] == "http.disconnect":
                 self.note("left in the body")
-                return body
+                return bytes(body)
             body += message["body"]
             self.at(len(body))
             more = message["more_body"]
-        return body
+        return bytes(body)
 
     async def serve(self) -> None:
         """By its route."""

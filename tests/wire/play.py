@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import socket
@@ -13,8 +14,8 @@ from typing import Any
 from wire.script import CASE, SESSION, Case, Eof, Gate, HalfClose, Leave, Noted, Send, Stalled, Step, Until
 
 SECONDS = 15.0
-STILL = 30
-PAUSE_SECONDS = 0.005
+STILL = 10
+PAUSE_SECONDS = 0.01
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Client:
         self._data = bytearray()
         self._read = 0
         self._closed = False
+        self._sending: asyncio.Future[None] | None = None
 
     async def play(self) -> Seen:
         """All steps; then what there is to be seen."""
@@ -51,6 +53,8 @@ class Client:
                     so_far = bytes(self._data[-500:])
                     raise AssertionError(f"step {number}, {str(step)[:200]}: nothing came after {so_far!r}") from error
         finally:
+            if self._sending is not None:
+                self._sending.cancel()
             self._sock.close()
         notes = json.loads(await self._ask("/notes"))
         return Seen(normal(bytes(self._data), joined=self._case.joined), self._closed, notes)
@@ -61,6 +65,7 @@ class Client:
                 sending = self._loop.sock_sendall(self._sock, data.replace(b"@CASE@", self._case.slug.encode()))
                 if at_once:
                     self._sending = asyncio.ensure_future(sending)
+                    self._sending.add_done_callback(lambda done: done.cancelled() or done.exception())
                 else:
                     await sending
             case Until(marker):
@@ -72,7 +77,8 @@ class Client:
                 while not self._closed:
                     await self._more()
             case HalfClose():
-                self._sock.shutdown(socket.SHUT_WR)
+                with contextlib.suppress(OSError):  # the server may have closed it
+                    self._sock.shutdown(socket.SHUT_WR)
             case Leave(reset):
                 if reset:
                     self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -80,19 +86,23 @@ class Client:
             case Gate():
                 await self._ask("/gate")
             case Noted(count):
-                while len(json.loads(await self._ask("/notes"))) < count:
-                    await asyncio.sleep(PAUSE_SECONDS)
+                await self._noted(count)
             case Stalled(below):
                 await self._stalled(below)
 
     async def _more(self) -> None:
         try:
             data = await self._loop.sock_recv(self._sock, 1 << 18)
-        except ConnectionResetError:
+        except ConnectionResetError:  # a close while bytes are unread: whether there are any is a matter of time
             data = b""
-            self._data += b"<RESET>"
         self._closed = not data
         self._data += data
+
+    async def _noted(self, count: int) -> None:
+        notes: list[Any] = []
+        while len(notes) < count:
+            await asyncio.sleep(PAUSE_SECONDS)
+            notes = json.loads(await self._ask("/notes"))
 
     async def _stalled(self, below: int) -> None:
         last, same = -1, 0
@@ -122,11 +132,15 @@ def normal(data: bytes, *, joined: bool) -> bytes:
 
 def join_chunks(data: bytes) -> bytes:
     """The chunks of a chunked body joined."""
-    head, found, rest = data.partition(b"transfer-encoding: chunked")
-    between, end, rest = rest.partition(b"\r\n\r\n")
+    found = re.search(rb"(?i)\r\ntransfer-encoding: chunked(\r\n.*?)??\r\n\r\n", data, re.DOTALL)
+    if found is None:
+        return data
+    rest = data[found.end() :]
     chunks = b""
     while match := re.match(rb"([0-9a-f]+)\r\n", rest):
         size, start = int(match[1], 16), match.end()
-        chunks += rest[start : start + size] if size else b"<end>"
+        if not size:
+            return data[: found.end()] + chunks + b"<end>" + rest[start:]
+        chunks += rest[start : start + size]
         rest = rest[start + size + 2 :]
-    return head + found + between + end + chunks + rest
+    return data[: found.end()] + chunks + rest

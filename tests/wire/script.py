@@ -1,7 +1,7 @@
 """What a case of the wire is made of: bytes and waits of one client on one connection.
 
-`request` and `upgrade` write requests; `frame` writes a WebSocket frame as a client does, with a mask that is always the
-same, so that a server's answers are too.
+`request` and `upgrade` write requests; `frame` writes a WebSocket frame as a client does. Its mask, and the handshake's
+key, are always the same, so that a server's answers are too.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Case:
     """A client's script.
 
     joined   where the chunks of a body are cut is not said anywhere: they are compared joined
-    differs  why the two ways are not equal, for a stack of protocols or for all ("")
+    differs  why the two ways may not be equal, on a stack of protocols or on all ("")
     only     the stacks that it is for; empty: all
     """
 
@@ -86,7 +86,15 @@ class Case:
     @property
     def slug(self) -> str:
         """Its name in a header."""
-        return f"{self.group}, {self.name}".replace(" ", "-")
+        return f"{self.group},-{self.name}".replace(" ", "-")
+
+    def is_for(self, stack: str) -> bool:
+        """Whether it is one of a stack's."""
+        return not self.only or stack in self.only
+
+    def why(self, stack: str) -> str | None:
+        """Why the two ways may differ on a stack; None: they must not."""
+        return self.differs.get(stack, self.differs.get(""))
 
 
 def request(line: str, *headers: str, body: bytes = b"", last: bool = True) -> bytes:

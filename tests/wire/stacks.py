@@ -20,7 +20,7 @@ from wire.play import Client, Seen
 from wire.script import SESSION, Case
 
 AT_ONCE = 6
-RECEIVE_BUFFER = 64 * 1024
+RECEIVE_BUFFER = 256 * 1024
 
 COMMON: dict[str, Any] = {
     "ws_max_size": 2_000_000,
@@ -37,6 +37,7 @@ class Stack:
     """uvicorn's options, and the packages that it needs."""
 
     name: str
+    title: str
     options: dict[str, Any]
     needs: list[str] = field(default_factory=list)
 
@@ -47,9 +48,13 @@ class Stack:
 
 
 STACKS = [
-    Stack("httptools", {"http": "httptools", "ws": "websockets-sansio"}),
-    Stack("h11", {"http": "h11", "ws": "websockets", "root_path": "/root", "loop": "asyncio"}),
-    Stack("zttp", {"http": "zttp", "ws": "wsproto", "http2": True}, ["zttp", "wsproto", "h2"]),
+    Stack("httptools", "httptools, websockets-sansio", {"http": "httptools", "ws": "websockets-sansio"}),
+    Stack(
+        "h11",
+        "h11, websockets, root_path",
+        {"http": "h11", "ws": "websockets", "root_path": "/root", "loop": "asyncio"},
+    ),
+    Stack("zttp", "zttp, wsproto", {"http": "zttp", "ws": "wsproto"}, ["zttp", "wsproto"]),
 ]
 
 
@@ -123,7 +128,7 @@ async def plain(options: dict[str, Any]) -> AsyncIterator[Landings]:
 @asynccontextmanager
 async def supervised(folder: Path, options: dict[str, Any]) -> AsyncIterator[tuple[Landings, int]]:
     """A service of two workers, and the pid of the one that owns the session."""
-    folder.mkdir()
+    await asyncio.to_thread(folder.mkdir)
     service = Service(folder, "wire.app:app", workers=2, affinity=AFFINITY, uvicorn=options, log={"level": "critical"})
     left: list[str] = []
     try:
@@ -149,7 +154,7 @@ async def play(stack: Stack, cases: list[Case], folder: Path) -> dict[str, Resul
     options = COMMON | stack.options
     results: dict[str, Result] = {}
     turns = asyncio.Semaphore(AT_ONCE)
-    async with plain(options) as direct, supervised(folder, options) as (landings, owner):
+    async with plain(options) as direct, supervised(folder / stack.name, options) as (landings, owner):
 
         async def play_one(case: Case) -> None:
             async with turns:

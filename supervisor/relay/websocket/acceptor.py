@@ -16,6 +16,7 @@ from supervisor.relay.body import BodyReplay, Receive
 from supervisor.relay.exchange import BROKEN_OFF, COMPLETE, Send, refusal
 from supervisor.relay.frames import Ack, Frame, Last, Message, Open, Piece, Scope, Signal, Text, encode
 from supervisor.relay.link import Link
+from supervisor.relay.once import OwnersAppFailed, logged_by_owner
 from supervisor.relay.outcomes import Order, Outcome, OwnerLost
 from supervisor.relay.peer import Peer
 
@@ -73,8 +74,8 @@ class Conversation:
         self._send = send
         self._pieces: list[bytes] = []
         self._accepted = False
-        self._denying = False
-        self._answered = False  # the handshake is over: accepted, denied or closed
+        self._denial: dict[str, Any] | None = None  # its head, until its body is whole
+        self._answered = False  # the handshake is over: accepted or closed
         self._left = False  # the client has gone, or the server has closed it
         self._watch: asyncio.Task[None] | None = None
         self.taken = False
@@ -102,17 +103,16 @@ class Conversation:
 
     async def _pass(self, frame: Frame) -> Outcome | None:
         if type(frame) is Piece:
-            if self._denying:
-                await self._tell({"type": "websocket.http.response.body", "body": frame.data, "more_body": True})
-            else:
-                self._pieces.append(frame.data)
+            self._pieces.append(frame.data)
         elif type(frame) is Text:
             await self._tell({"type": "websocket.send", "text": self._join(frame.data).decode()})
         elif type(frame) is Last:
-            if self._denying:
-                await self._tell({"type": "websocket.http.response.body", "body": frame.data, "more_body": False})
-            else:
-                await self._tell({"type": "websocket.send", "bytes": self._join(frame.data)})
+            data = self._join(frame.data)
+            if self._denial is None:
+                await self._tell({"type": "websocket.send", "bytes": data})
+            else:  # at once: uvicorn's `websockets` sends what it has of a body in the next turn of the loop
+                await self._tell(self._denial)
+                await self._tell({"type": "websocket.http.response.body", "body": data, "more_body": False})
         elif type(frame) is Message:
             await self._pass_message(frame.content)
         elif frame is Signal.TAKEN:
@@ -122,21 +122,20 @@ class Conversation:
             self.uploaded = True
             return refusal(frame)
         elif frame is Signal.ENDED:
+            logged_by_owner()  # that the handshake was not answered, if it was not
             return COMPLETE
         elif frame is Signal.FAILED:
-            # The server makes up for what is missing: with a 500 before the handshake, else by breaking off.
-            return BROKEN_OFF
+            logged_by_owner()
+            raise OwnersAppFailed  # to the server it is its app's own, which some take differently from a return
         return None
 
     async def _pass_message(self, message: dict[str, Any]) -> None:
-        self._answered = True
         kind = message["type"]
-        if kind == "websocket.accept":
-            self._accepted = True
-        elif kind == "websocket.close":
-            self._accepted = False
-        else:
-            self._denying = True
+        if kind == "websocket.http.response.start":
+            self._denial = message
+            return
+        self._answered = True
+        self._accepted = kind == "websocket.accept"
         await self._tell(message)
 
     def _join(self, data: bytes) -> bytes:

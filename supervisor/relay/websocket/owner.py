@@ -6,6 +6,7 @@ It takes and refuses the messages that a server of the app's own would, in the s
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable, Coroutine
 from enum import Enum, auto
@@ -216,17 +217,14 @@ class OwnerSocket:
             self._channel.refuse(ack)
 
     def fail(self) -> None:
-        """The app has raised, or has not answered the handshake."""
+        """The app has raised."""
         self._end(FAILED)
 
     async def drive(self, app: Coroutine[Any, Any, None]) -> None:
         """Await `app`, and say that it has returned."""
-        try:
+        with contextlib.suppress(ClientLeft):  # not caught by the app: no fault of its own
             await app
-        except ClientLeft:  # not caught by the app: no fault of its own
-            self._end(ENDED)
-        if self.complete or self.disconnected:
-            self._end(ENDED)
+        self._end(ENDED)
 
     def _end(self, word: bytes) -> None:
         if not self._ended:
