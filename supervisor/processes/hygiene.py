@@ -95,8 +95,6 @@ def take_own_environment(variables: Mapping[str, str], folder: str) -> None:
     if folder in sys.path:
         sys.path.remove(folder)
     sys.path.insert(0, folder)
-    if (process := sys.modules.get("multiprocessing.process")) is not None:
-        process.ORIGINAL_DIR = folder  # type: ignore[attr-defined]  # noted at its import; spawned children start there
 
 
 def take_own_exit_handlers() -> None:

@@ -61,6 +61,9 @@ def test_config_and_options_come_before_the_script(ran: Callable[..., Run]) -> N
     assert json.loads(body)["root_path"] == "/option"
     assert "server" not in headers
     assert run.stop() == 0
+    (line,) = [line for line in run.log.read_text().splitlines() if '"GET ' in line]
+    assert "app.0[" in line, "uvicorn's default log_config is ours to format"
+    assert " owner=" in line
 
 
 def test_its_logging_settings_hold_and_no_line_comes_twice(ran: Callable[..., Run]) -> None:
@@ -89,8 +92,10 @@ def test_a_script_that_spawns_processes_of_its_own(ran: Callable[..., Run]) -> N
         "    queue = context.Queue()\n    process = context.Process(target=child, args=(queue,))\n"
         "    process.start()\n    FACTS['child'] = queue.get()\n    process.join()\n    uvicorn.run(app)\n"
     )
-    run = ran(ALONE, text, workers=1).start()
-    assert json.loads(run.connect().ask("GET", "/")[2])["child"] == ["__mp_main__", str(run.folder)]
+    run = ran([*ALONE, "--set", "chdir=elsewhere"], text, workers=1)
+    (run.folder / "elsewhere").mkdir()
+    run.start()
+    assert json.loads(run.connect().ask("GET", "/")[2])["child"] == ["__mp_main__", str(run.folder / "elsewhere")]
     assert run.stop() == 0
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from supervisor.config import LogConfig, ServerConfig
-from supervisor.scripts.asking import Answer, ask
+from supervisor.config import LogConfig, ServerConfig, load
+from supervisor.errors import ConfigError
+from supervisor.scripts.asking import Answer, ask, complete
 
 APP = "import uvicorn, sys, os\nasync def app(scope, receive, send): ...\n"
 MAIN = APP + "if __name__ == '__main__':\n    "
@@ -36,7 +37,11 @@ CALLS = {
     "uvicorn.run": (MAIN + "uvicorn.run(app, host='::1', port=9001)", "[::1]:9001", 1),
     "its defaults": (MAIN + "uvicorn.run(app)", "127.0.0.1:8000", 1),
     "imported run": ("from uvicorn import run\n" + MAIN + "run(app, port=9002)", "127.0.0.1:9002", 1),
-    "run of the module": ("from uvicorn.main import run\n" + MAIN + "run(app, port=9003)", "127.0.0.1:9003", 1),
+    "run of the module": (
+        "from uvicorn.main import run\n" + MAIN + "run('script:app', port=9003, workers=2)",
+        "127.0.0.1:9003",
+        2,
+    ),
     "every address": (MAIN + "uvicorn.run(app, host='0.0.0.0', port=0)", "0.0.0.0:0", 1),
     "no host": (MAIN + "uvicorn.run(app, host='', port=9004)", "0.0.0.0:9004", 1),
     "a Unix socket": (MAIN + "uvicorn.run(app, uds='x.sock')", "unix:FOLDER/x.sock", 1),
@@ -146,11 +151,12 @@ def test_it_runs_as_a_script_of_its_own(asked: Asked, tmp_path: Path) -> None:
     (tmp_path / "beside").mkdir()
     text = (
         "import json, os, pickle, sys, typing\nfrom dataclasses import dataclass\nimport uvicorn\n"
+        "class Plain:\n    x: int\n"
         "@dataclass\nclass Node:\n    next: 'Node | None' = None\n"
         "facts = {'name': __name__, 'file': __file__, 'argv': sys.argv, 'path': sys.path[0], 'cwd': os.getcwd(),\n"
         "  'env': os.environ['OWN'], 'main': sys.modules['__main__'].__dict__ is globals(), 'doc': __doc__,\n"
         "  'pickled': pickle.loads(pickle.dumps(Node())) == Node(), 'hints': list(typing.get_type_hints(Node)),\n"
-        "  'beside': 'BESIDE' not in sys.path}\n"
+        "  'beside': 'BESIDE' not in sys.path, 'annotation': (lambda: Plain.__annotations__['x'] is int)()}\n"
         "json.dump(facts, open('facts.json', 'w'))\nuvicorn.run(None)\n"
     ).replace("BESIDE", str(tmp_path / "beside"))
     answer = asked('"""Words."""\n' + text, "x", "--y", env={"OWN": "1"}, chdir=tmp_path / "beside")
@@ -168,6 +174,7 @@ def test_it_runs_as_a_script_of_its_own(asked: Asked, tmp_path: Path) -> None:
         "pickled": True,
         "hints": ["next"],
         "beside": True,
+        "annotation": True,
     }
 
 
@@ -184,6 +191,28 @@ def test_what_comes_after_the_call_is_not_run_but_its_cleanup_is(asked: Asked, t
     assert words == ["finally", "atexit"]
     assert not os.path.exists(f"/proc/{pid}/exe")
     assert not (tmp_path / "__pycache__").exists()
+
+
+def test_two_scripts_with_one_address_are_told_apart_or_refused(tmp_path: Path) -> None:
+    """What a script says is compared with the other servers' addresses once it is known."""
+    (tmp_path / "script.py").write_text(APP + "uvicorn.run(app, port=int(sys.argv[1]))\n")
+    config = tmp_path / "config.yaml"
+
+    def write(one: str, two: str) -> None:
+        servers = "".join(
+            f"  {name}:\n    app: {{script: script.py, argv: [{port}]}}\n" for name, port in (("a", one), ("b", two))
+        )
+        config.write_text(f"servers:\n{servers}")
+
+    write("81", "82")
+    found = complete(load(config)).servers
+    assert [str(server.bind) for server in found.values()] == ["127.0.0.1:81", "127.0.0.1:82"]
+    write("81", "81")
+    with pytest.raises(ConfigError) as error:
+        complete(load(config))
+    (problem,) = error.value.problems
+    assert problem.startswith(f"{config}:5: servers.b.bind: found 127.0.0.1:81, which cannot be had beside")
+    assert problem.endswith("expected an address of its own for each server; give `bind`")
 
 
 def test_an_app_without_an_affinity_is_looked_at(asked: Asked) -> None:
