@@ -58,14 +58,17 @@ def run_as_main(script: str, argv: Sequence[str], *, folder: str) -> None:
     exec(code, module.__dict__)  # noqa: S102 - it is what the user asks for
 
 
-def script_traceback(error: BaseException) -> str:
-    """The error's traceback without the frames of this package, which stand above the script and below its call."""
+def script_traceback(error: BaseException, *, chain: bool = True) -> str:
+    """The error's traceback without the frames of this package, which stand above the script and below its call.
+
+    With `chain` what it came from is told as well.
+    """
     told = traceback.TracebackException.from_exception(error)
     for one in _with_causes(told, set()):
         one.stack = traceback.StackSummary.from_list(
             [frame for frame in one.stack if not frame.filename.startswith(HERE)]
         )
-    return "".join(told.format())
+    return "".join(told.format(chain=chain))
 
 
 def _with_causes(told: traceback.TracebackException | None, seen: set[int]) -> Iterable[traceback.TracebackException]:

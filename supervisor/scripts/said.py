@@ -81,7 +81,8 @@ def _bind_text(call: Call) -> str:
 
 def exit_text(script: ScriptApp, error: SystemExit) -> str:
     """What to say of a script that has called sys.exit before it called uvicorn."""
-    return f"{script}: it has called sys.exit({error.code!r}) before it called uvicorn\n{script_traceback(error)}"
+    where = script_traceback(error, chain=False)  # argparse's own error has been printed
+    return f"{script}: it has called sys.exit({error.code!r}) before it called uvicorn\n{where}"
 
 
 def no_call_text(script: ScriptApp) -> str:
