@@ -132,6 +132,7 @@ def service_plan(config: Config, user: str, writable: Iterable[str], asked: Iter
         folders.append(runtime if os.path.isdir(runtime) else os.path.dirname(runtime))
     writes += [folder for folder in folders if not _below(folder, (runtime,)) or folder == runtime]
     reads = [str(config.source), *(str(server.chdir) for server in config.servers.values()), *_ours()]
+    reads += [os.path.dirname(server.script.script) for server in config.servers.values() if server.script]
     tcp = [bind for bind in binds if bind.kind == "tcp"]
     names = sorted(asked)
     shared = any(_below(path, TEMPORARY) for path in (*reads, *writes))
@@ -193,6 +194,8 @@ def socket_unit(config: Config, bind_name: str) -> str:
 def notes(config: Config, user: str) -> Iterator[str]:
     """What is right in the unit and will not work yet."""
     for name, server in config.servers.items():
+        if "bind" in server.open_to_script:
+            yield f"{name}: where it listens is its script's affair; give `bind`, so that the unit can allow for it"
         if server.bind.kind == "fd":
             yield f"{name}: systemd passes no {server.bind} by its number; write `bind: systemd:NAME`"
     try:

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import multiprocess
 
@@ -97,9 +97,14 @@ def _child(
     finally:
         with contextlib.suppress(BaseException):
             hygiene.run_exit_handlers()
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):
-                stream.flush()
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
-        children.sweep(patience_seconds=SWEEP_SECONDS)
-        os._exit(0)
+        leave()
+
+
+def leave() -> NoReturn:
+    """End the child at once, from whichever thread: nothing but its own children is seen to."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    children.sweep(patience_seconds=SWEEP_SECONDS)
+    os._exit(0)

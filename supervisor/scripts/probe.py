@@ -14,6 +14,7 @@ import uvicorn
 
 from supervisor.config import ScriptApp, ServerConfig
 from supervisor.config.models import UVICORN_DEFAULTS
+from supervisor.processes import aside
 from supervisor.scripts import calls
 from supervisor.scripts.main_module import ScriptSyntaxError, run_as_main, script_traceback
 from supervisor.scripts.said import IN_THREAD, UnusableCall, exit_text, no_call_text, uvicorn_options
@@ -116,7 +117,8 @@ class _Prompter:
         if self._over:
             raise _Stop
         if call.in_thread:
-            raise self.refuse(IN_THREAD)
+            self.over(f"{self._script}: {IN_THREAD}")
+            aside.leave()  # nobody knows for what the main thread waits
         self._over = self._loading = True
         try:
             self._on_call(call)

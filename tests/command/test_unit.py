@@ -201,3 +201,13 @@ def test_a_user_that_is_not_there_is_named(printed: Print) -> None:
 def test_a_descriptor_that_nobody_passes_is_named(printed: Print) -> None:
     """`fd://` is for other launchers."""
     assert "systemd:NAME" in str(printed(config("    bind: fd://3\n"), "--user", "nobody")["stderr"])
+
+
+def test_a_script_that_says_its_address_itself_is_named(printed: Print, tmp_path: Path) -> None:
+    """What a unit has to allow depends on the address."""
+    (tmp_path / "script.py").write_text("")
+    text = config().replace("x:y", "{script: script.py}")
+    notes = [line for line in printed(text)["stderr"] if "app: " in line]
+    assert len(notes) == 1
+    assert "where it listens is its script's affair; give `bind`" in notes[0]
+    assert [line for line in printed(text + "    bind: :80\n")["stderr"] if "app: " in line] == []

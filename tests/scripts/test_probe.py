@@ -129,10 +129,13 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_each_way_not_to_serve_is_said_once_without_our_frames(asked: Asked, name: str) -> None:
+def test_each_way_not_to_serve_is_said_once_without_our_frames(
+    asked: Asked, capfd: pytest.CaptureFixture[str], name: str
+) -> None:
     """The reason, and the user's own traceback where there is one."""
     text, expected = FAILURES[name]
     answer = asked(text)
+    assert "Traceback" not in capfd.readouterr().err
     assert expected in answer.problem
     assert "supervisor/" not in answer.problem.replace("gym-supervise", "")
     if "Traceback" in answer.problem:
