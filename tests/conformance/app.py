@@ -10,16 +10,19 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from base64 import b64encode
 from typing import Any
 from uuid import uuid4
 
+from itsdangerous import TimestampSigner
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.middleware import Middleware
 from starlette.middleware.sessions import SessionMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket
 
 RESOURCES = "TestResources___counter"
 AGENT = "TestAgent___agent"
@@ -53,7 +56,9 @@ class GiveId:
 class Instance:
     """One instance of the `resources` or the `agent` server, and its state."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, instance: str) -> None:
+        self.name = RESOURCES if kind == "resources" else AGENT
+        self.instance = instance
         self.field = "session_id" if kind == "resources" else "agent_session_id"
         self.kind = kind
         self.counts: dict[str, int] = {}
@@ -82,6 +87,23 @@ class Instance:
         task = BackgroundTask(self.released.wait) if body.get("background") else None
         body.pop("pad", None)
         return JSONResponse({"session": session, "count": self.counts[session], **body}, background=task)
+
+    async def socket(self, websocket: WebSocket) -> None:
+        """Count one more for the session and say so; at /play the accept gives out the id, `to` where that is asked."""
+        session = {**websocket.session}
+        headers = [(b"x-ran", self.instance.encode())]
+        if websocket.url.path.endswith("/refuse"):
+            await websocket.close()
+            return
+        if websocket.url.path.endswith("/play"):
+            session[self.field] = websocket.query_params.get("to") or session.get(self.field) or str(uuid4())
+            cookie = TimestampSigner(self.name).sign(b64encode(json.dumps(session).encode())).decode()
+            headers.append((b"set-cookie", f"{self.name}={cookie}; path=/".encode()))
+        named = session.get(self.field, "")
+        self.counts[named] = self.counts.get(named, 0) + 1
+        await websocket.accept(headers=headers)
+        await websocket.send_json({"session": named, "count": self.counts[named]})
+        await websocket.close()
 
     async def release(self, _request: Request) -> Response:
         """Let what goes on in the background end."""
@@ -141,7 +163,7 @@ async def missing(_request: Request) -> Response:
 
 def make(kind: str, instance: str) -> Any:
     """One instance of the `resources` or the `agent` server."""
-    server = Instance(kind)
+    server = Instance(kind, instance)
     routes = [
         Route("/nowhere", missing, methods=["GET"]),
         Route("/pid", pid, methods=["GET"]),
@@ -159,10 +181,10 @@ def make(kind: str, instance: str) -> Any:
         Route("/mcp", server.handle, methods=["POST"]),
         Route("/mcp/{rest:path}", server.handle, methods=["GET", "POST"]),
         *(Route(path, server.handle, methods=["POST"]) for path in POSTS),
+        *(WebSocketRoute(path, server.socket) for path in ("/socket", "/play", "/refuse", "/finish")),
     ]
-    name = RESOURCES if kind == "resources" else AGENT
     middleware = [
-        Middleware(SessionMiddleware, secret_key=name, session_cookie=name),
+        Middleware(SessionMiddleware, secret_key=server.name, session_cookie=server.name),
         Middleware(GiveId, instance=instance, seen=server.seen),
     ]
     return Starlette(routes=routes, middleware=middleware)

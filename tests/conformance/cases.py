@@ -5,6 +5,13 @@ Each line of the contract is a case or several; `python -m tests.conformance` pl
 
 from __future__ import annotations
 
-from conformance import cases_agent, cases_bodies, cases_cookies, cases_life, cases_new
+from conformance import cases_agent, cases_bodies, cases_cookies, cases_life, cases_new, cases_websockets
 
-CASES = [*cases_cookies.CASES, *cases_bodies.CASES, *cases_new.CASES, *cases_life.CASES, *cases_agent.CASES]
+CASES = [
+    *cases_cookies.CASES,
+    *cases_bodies.CASES,
+    *cases_new.CASES,
+    *cases_life.CASES,
+    *cases_agent.CASES,
+    *cases_websockets.CASES,
+]

@@ -144,19 +144,67 @@ class MemoryFleet:
 
     async def ask(self, on: int, method: str, path: str, *, headers: Headers, body: bytes) -> Reply:
         """One request to a worker: status, headers, body, and the worker whose app ran it."""
-        pieces = [{"type": "http.request", "body": body, "more_body": False}]
-        messages = await self.exchange(on, method, path, headers, pieces, leaves=False)
+        if method == "WEBSOCKET":
+            messages = await self.open_websocket(on, path, headers)
+        else:
+            pieces = [{"type": "http.request", "body": body, "more_body": False}]
+            messages = await self.exchange(on, method, path, headers, pieces, leaves=False)
         start = messages[0]
-        got = [(bytes(name).lower(), bytes(value)) for name, value in start["headers"]]
-        content = b"".join(message.get("body", b"") for message in messages[1:])
+        status = start.get("status", 101 if start["type"] == "websocket.accept" else 403)
+        got = [(bytes(name).lower(), bytes(value)) for name, value in start.get("headers", ())]
+        content = b"".join(message.get("body") or message.get("text", "").encode() for message in messages[1:])
         ran = dict(got).get(b"x-ran")
-        return start["status"], got, content, None if ran is None else int(ran)
+        return status, got, content, None if ran is None else int(ran)
 
     async def leave(self, on: int, method: str, path: str, *, headers: Headers, body: bytes, in_body: bool) -> None:
         """A client that leaves in the middle of its body, or before the reply."""
         sent = body[: len(body) // 2] if in_body else body
         pieces = [{"type": "http.request", "body": sent, "more_body": in_body}]
         await self.exchange(on, method, path, headers, pieces, leaves=True)
+
+    async def open_websocket(self, on: int, path: str, headers: Headers) -> list[dict[str, Any]]:
+        """Run one WebSocket, whose client leaves when the app has closed it; what the app sent."""
+        messages: list[dict[str, Any]] = []
+        closed = asyncio.Event()
+        opening = [{"type": "websocket.connect"}]
+
+        async def receive() -> dict[str, Any]:
+            if opening:
+                return opening.pop()
+            await closed.wait()
+            return {"type": "websocket.disconnect", "code": 1000}
+
+        async def send(message: dict[str, Any]) -> None:
+            messages.append(message)
+            if message["type"] == "websocket.close":
+                closed.set()
+
+        path, _, query = path.partition("?")
+        scope = self.scope(path, headers) | {
+            "type": "websocket",
+            "scheme": "ws",
+            "query_string": query.encode(),
+            "subprotocols": [],
+            "extensions": {"websocket.http.response": {}},
+        }
+        await self.workers[on].routing.router(scope, receive, send)
+        return messages
+
+    def scope(self, path: str, headers: Headers) -> dict[str, Any]:
+        """What a server makes of a request's head."""
+        full = self.root_path + path
+        return {
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": "1.1",
+            "path": full,
+            "raw_path": full.encode(),
+            "query_string": b"",
+            "root_path": self.root_path,
+            "headers": headers,
+            "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 2),
+            "state": {},
+        }
 
     async def exchange(
         self, on: int, method: str, path: str, headers: Headers, pieces: list[dict[str, Any]], *, leaves: bool
@@ -174,22 +222,7 @@ class MemoryFleet:
         async def send(message: dict[str, Any]) -> None:
             messages.append(message)
 
-        full = self.root_path + path
-        scope = {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "http_version": "1.1",
-            "method": method,
-            "scheme": "http",
-            "path": full,
-            "raw_path": full.encode(),
-            "query_string": b"",
-            "root_path": self.root_path,
-            "headers": headers,
-            "client": ("127.0.0.1", 1),
-            "server": ("127.0.0.1", 2),
-            "state": {},
-        }
+        scope = self.scope(path, headers) | {"type": "http", "method": method, "scheme": "http"}
         try:
             await self.workers[on].routing.router(scope, receive, send)
         except RuntimeError as error:

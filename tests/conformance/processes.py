@@ -13,6 +13,8 @@ from typing import Any
 
 from conformance.player import Headers, Note, Player, Reply
 from conformance.script import WINDOW, Case, Kill, Leave, Mark
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 from whole.harness import Connection, Service, eventually
 
 SERVICES_AT_ONCE = 3
@@ -41,6 +43,8 @@ class ProcessFleet:
         return await asyncio.to_thread(self._ask, on, method, path, headers, body)
 
     def _ask(self, on: int, method: str, path: str, headers: Headers, body: bytes) -> Reply:
+        if method == "WEBSOCKET":
+            return self._open_websocket(on, path, headers)
         client = self.connections[on].http
         client.putrequest(method, path, skip_accept_encoding=True)
         for name, value in headers:
@@ -57,6 +61,23 @@ class ProcessFleet:
         if cut or reply.will_close or reply.status == 500:
             self._replace(on)  # the server closes the connection of an app that raised, after its reply
         return reply.status, got, content, None if ran is None else self.index_of[int(ran)]
+
+    def _open_websocket(self, on: int, path: str, headers: Headers) -> Reply:
+        """The connection is used up."""
+        sock = self.connections[on].http.sock
+        sent = [(name.decode(), value.decode()) for name, value in headers]
+        try:
+            with connect(f"ws://t{path}", sock=sock, additional_headers=sent) as socket:
+                content = str(socket.recv()).encode()
+            reply = socket.response
+        except InvalidStatus as refused:
+            reply, content = refused.response, bytes(refused.response.body or b"")
+        finally:
+            self._replace(on)
+        assert reply is not None
+        got = [(name.lower().encode(), value.encode()) for name, value in reply.headers.raw_items()]
+        ran = reply.headers.get("x-ran")
+        return reply.status_code, got, content, None if ran is None else self.index_of[int(ran)]
 
     async def leave(self, on: int, method: str, path: str, *, headers: Headers, body: bytes, in_body: bool) -> None:
         """A client that leaves in the middle of its body, or before the reply."""

@@ -18,6 +18,7 @@ NOBODY = -1
 class Ask:
     """One request to worker `on`.
 
+    route      method and path; WEBSOCKET: opened, its first message taken for a body. Accepted, its status is 101
     raw        a whole Cookie header instead of `cookie`; `{a}` is the value of cookie a, `{name}` the server's cookie
     data       what else the data of an `=ID` or `!ID` cookie holds
     pad        bytes that are added to the body's JSON
