@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from server_adapters.registry import PRESETS
 from supervisor.config import Config, from_options
 from supervisor.config.document import Path, parse
 from supervisor.config.paths import NAME, script_name, script_stem
@@ -32,13 +33,16 @@ script is run up to that call once more than there are workers. --bind, --worker
 """
 
 
+PRESET_HELP = f"How its sessions are found; required when there are several workers. One of {', '.join(PRESETS)}."
+
+
 @click.command(
     "run",
     epilog=EPILOG,
     context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]},
 )
 @click.option("-w", "--workers", type=int, help="How many. Default: the script's own number, or 1.")
-@click.option("-p", "--preset", help="How its sessions are found; required when there are several workers.")
+@click.option("-p", "--preset", help=PRESET_HELP)
 @click.option("-b", "--bind", metavar="ADDRESS", help="HOST:PORT, :PORT or unix:PATH. Default: the script's own.")
 @click.option("--name", help="What other commands call it. Default: they are given the script.")
 @click.option("--health", metavar="PATH", help="A path that is answered without the app, for probes.")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from supervisor.config import Bind, Config, LogConfig, ServerConfig
 from supervisor.config.checks import no_affinity
 from supervisor.errors import BootError, ConfigError, shape
+from supervisor.notify import EXTEND_SECONDS, Notifier
 from supervisor.processes import aside
 from supervisor.scripts.proposing import propose
 
@@ -80,6 +82,7 @@ def _complete(config: Config, name: str, server: ServerConfig, options: Mapping[
 def ask(name: str, server: ServerConfig, log: LogConfig, *, as_options: bool = False) -> Answer:
     """Run a server's script up to its call of uvicorn, in a child process, for at most its boot_seconds."""
     logger.info("%s: %s is run up to its call of uvicorn: %s", name, server.app, _why(server))
+    _tell_manager(name, server)
     function = functools.partial(_answer, name=name, server=server, log=log, as_options=as_options)
     seconds, folder = server.timeouts.boot_seconds, str(server.chdir)
     try:
@@ -89,6 +92,16 @@ def ask(name: str, server: ServerConfig, log: LogConfig, *, as_options: bool = F
     except aside.NoReport as error:
         return Answer(f"{server.app}: its process {error} before it called uvicorn")
     return answer
+
+
+def _tell_manager(name: str, server: ServerConfig) -> None:
+    """A service manager is to wait as long as this may take. The supervisor, which tells it all else, comes later."""
+    notifier = Notifier(os.environ.get("NOTIFY_SOCKET", ""))
+    seconds = server.timeouts.boot_seconds + EXTEND_SECONDS
+    notifier.send(
+        f"STATUS={name}: its script is run to learn where it serves", f"EXTEND_TIMEOUT_USEC={seconds * 1e6:.0f}"
+    )
+    notifier.close()
 
 
 def _why(server: ServerConfig) -> str:

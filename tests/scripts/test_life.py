@@ -55,12 +55,16 @@ def test_it_lives_as_under_uvicorn(ran: Callable[..., Run], name: str) -> None:
 
 def test_config_and_options_come_before_the_script(ran: Callable[..., Run]) -> None:
     """Address, workers and uvicorn's options of the command line win; what they leave out is the script's."""
-    text = APP + "uvicorn.run(app, host='127.0.0.1', port=1, workers=7, root_path='/script', server_header=False)\n"
+    text = (
+        APP
+        + "uvicorn.run(app, host='127.0.0.1', port=1, workers=7, root_path='/script',\n    server_header=False, reload=True)\n"
+    )
     run = ran([*ALONE, "--set", "uvicorn.root_path=/option"], text, workers=1).start()
     _, headers, body = run.connect().ask("GET", "/")
     assert json.loads(body)["root_path"] == "/option"
     assert "server" not in headers
     assert run.stop() == 0
+    assert run.log.read_text().count("reload=True is not done: `gym-supervise reload` takes changed code") == 1
     (line,) = [line for line in run.log.read_text().splitlines() if '"GET ' in line]
     assert "app.0[" in line, "uvicorn's default log_config is ours to format"
     assert " owner=" in line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -179,6 +180,17 @@ def test_it_runs_as_a_script_of_its_own(asked: Asked, tmp_path: Path) -> None:
         "beside": True,
         "annotation": True,
     }
+
+
+def test_a_service_manager_waits_for_it(asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else can tell it yet; the script itself must not."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "manager"))
+        manager.settimeout(10)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "manager"))
+        text = APP + "sys.exit('told' if 'NOTIFY_SOCKET' in os.environ else 'not told')\n"
+        assert "sys.exit('not told')" in asked(text, timeouts={"boot_seconds": 70}).problem
+        assert b"EXTEND_TIMEOUT_USEC=100000000" in manager.recv(4096)
 
 
 def test_what_comes_after_the_call_is_not_run_but_its_cleanup_is(asked: Asked, tmp_path: Path) -> None:
