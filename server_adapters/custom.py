@@ -14,7 +14,9 @@ import msgspec
 
 from server_adapters import cookies
 from server_adapters.adapter import STATUS_OF, Life, OwnReply, Plain, Reading, ReplyKind, ReplyReading, json_reply
+from server_adapters.custom_bodies import GivenOut
 from server_adapters.custom_sources import Cookie, CookieSource, JsonSource, PlainCookie, ReplyHeader, Source
+from server_adapters.finders import Finder
 from server_adapters.heads import Header, RequestHead, ResponseHead
 from server_adapters.routes import Role, Routes
 
@@ -32,6 +34,7 @@ class Custom(Plain):
     Args:
         sources: where a request's id may be, in order.
         reply_headers: where a reply gives out ids, beside the cookies among the sources.
+        bodies, frames: ids that are given out in replies' bodies and in WebSockets' first frames.
         issues: the cookie in which the router gives every new client an id of its own.
         routes: starts, ends and stateless routes.
         claims_unknown: ids that nobody claims are those of new sessions.
@@ -47,6 +50,8 @@ class Custom(Plain):
         sources: Sequence[Source],
         *,
         reply_headers: Sequence[ReplyHeader],
+        bodies: Sequence[GivenOut] = (),
+        frames: Sequence[GivenOut] = (),
         issues: PlainCookie | None,
         routes: Routes,
         claims_unknown: bool,
@@ -57,6 +62,8 @@ class Custom(Plain):
         self._bodies = [source for source in sources if isinstance(source, JsonSource)]
         self._cookies = [source.cookie for source in sources if isinstance(source, CookieSource)]
         self._replies: list[ReplyHeader | Cookie] = [*reply_headers, *self._cookies]
+        self._bodies_given_out = bodies
+        self._frames_given_out = frames
         self._issues = issues
         self._routes = routes
         self._claims_unknown = claims_unknown
@@ -96,6 +103,7 @@ class Custom(Plain):
             vouched=session is not None and not stateless and (vouched or self._claims_unknown),
             starts=starts,
             ends=bool(roles & Role.ENDS),
+            lasts=bool(roles & Role.LASTS),
             replaces_gone=session is not None and starts and self._claims_unknown,
             mints=session is None and self._issues_to(head) and not stateless,
             stateless=stateless,
@@ -110,7 +118,7 @@ class Custom(Plain):
         """The request's headers with the router's own cookie."""
         return head.headers if self._issues is None else cookies.put(head.headers, self._issues.name, session)
 
-    def reply(self, _head: RequestHead, reading: Reading, session: str | None, reply: ResponseHead) -> ReplyReading:
+    def reply(self, head: RequestHead, reading: Reading, session: str | None, reply: ResponseHead) -> ReplyReading:
         """Which id the reply gives out; a minted one is put into it unless it is an error, which leaves no session."""
         issued, expired = None, False
         for place in self._replies:
@@ -124,7 +132,14 @@ class Custom(Plain):
             return ReplyReading(issued)
         if self._issues is not None and reading.mints and session is not None and reply.status < 400:
             return ReplyReading(session, headers=[*reply.headers, self._issues.issue(session)])
-        return ReplyReading(expired=expired)
+        finder = None
+        if self._bodies_given_out and reply.status < 400 and not head.websocket:
+            finder = _first(self._bodies_given_out, head)
+        return ReplyReading(expired=expired, finder=finder)
+
+    def frames(self, head: RequestHead, _reading: Reading) -> Finder | None:
+        """What the config says of a WebSocket's first frames."""
+        return _first(self._frames_given_out, head)
 
     def _without_cookies(self, headers: Sequence[Header]) -> Sequence[Header]:
         for cookie in self._cookies:
@@ -150,3 +165,7 @@ class Custom(Plain):
             (b"cache-control", b"no-store"),
         ]
         return OwnReply(self._gone.status, (*headers, *expired), body)
+
+
+def _first(places: Sequence[GivenOut], head: RequestHead) -> Finder | None:
+    return next((finder for place in places if (finder := place.finder(head)) is not None), None)

@@ -11,6 +11,7 @@ from typing import Any
 
 from server_adapters.adapter import Life
 from server_adapters.custom import Custom, Gone
+from server_adapters.custom_bodies import BODIES, FRAMES, GivenOut, given_out, json_name, json_path
 from server_adapters.custom_sources import (
     CookieSource,
     HeaderSource,
@@ -20,13 +21,14 @@ from server_adapters.custom_sources import (
     QuerySource,
     ReplyHeader,
     Source,
+    SubprotocolSource,
 )
 from server_adapters.errors import AffinityError
 from server_adapters.routes import Role, Routes, parse_route
 from server_adapters.session_cookie import DEFAULT_MAX_AGE, CookieSettings, SessionCookie
 
-SOURCES = ("cookie", "signed_cookie", "header", "query", "path", "json")
-REPLIES = ("response_header", "set_cookie", "issue_cookie")
+SOURCES = ("cookie", "signed_cookie", "header", "query", "path", "json", "subprotocol")
+REPLIES = ("response_header", "set_cookie", "issue_cookie", *BODIES, *FRAMES)
 IDLE_SECONDS = 86400.0
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110: names of headers; RFC 6265: of cookies
@@ -40,10 +42,18 @@ class CustomOptions:
         self._server = server
         self._sources: list[Source] = []
         self._reply_headers: list[ReplyHeader] = []
+        self._bodies: list[GivenOut] = []
+        self._frames: list[GivenOut] = []
         self._issues: PlainCookie | None = None
         self._claims_unknown = options.get("unknown") == "claim"
         self._routes = self.routes(
-            options, (("starts", Role.STARTS), ("ends", Role.ENDS), ("stateless_routes", Role.STATELESS))
+            options,
+            (
+                ("starts", Role.STARTS),
+                ("ends", Role.ENDS),
+                ("lasts", Role.LASTS),
+                ("stateless_routes", Role.STATELESS),
+            ),
         )
         for index, entry in enumerate(options.get("sources") or ()):
             self._entry(f"sources[{index}]", entry, SOURCES, self._read_source)
@@ -64,6 +74,8 @@ class CustomOptions:
         return Custom(
             self._sources,
             reply_headers=self._reply_headers,
+            bodies=self._bodies,
+            frames=self._frames,
             issues=self._issues,
             routes=self._routes,
             claims_unknown=self._claims_unknown,
@@ -95,6 +107,8 @@ class CustomOptions:
                 self._sources.append(QuerySource(text(key, value, "the name of a query parameter")))
             case "path":
                 self._sources.append(PathSource(pattern(key, value)))
+            case "subprotocol":
+                self._sources.append(SubprotocolSource(_nth(key, value)))
             case _:
                 self._sources.append(json_source(key, value))
 
@@ -117,6 +131,9 @@ class CustomOptions:
     def _read_reply(self, key: str, kind: str, value: Any) -> None:
         if kind == "response_header":
             self._reply_headers.append(ReplyHeader(token(key, value, "a header's name")))
+            return
+        if kind in BODIES or kind in FRAMES:
+            (self._bodies if kind in BODIES else self._frames).append(given_out(key, kind, value))
             return
         name = token(key, value, "a cookie's name")
         sources = [source for source in self._sources if isinstance(source, CookieSource)]
@@ -164,7 +181,8 @@ class CustomOptions:
             )
             return
         names_itself = any(isinstance(source, CookieSource) for source in self._sources)
-        if not (names_itself or self._reply_headers or self._claims_unknown):
+        given_out_somewhere = self._reply_headers or self._bodies or self._frames
+        if not (names_itself or given_out_somewhere or self._claims_unknown):
             self.errors.append(
                 AffinityError(
                     "sources",
@@ -220,10 +238,22 @@ def pattern(key: str, value: Any) -> re.Pattern[str]:
 
 def json_source(key: str, value: Any) -> JsonSource:
     """A field of the bodies of given routes; bodies of all routes are not read, since each is then held whole."""
-    expected = "a mapping of field and routes"
-    if not isinstance(value, Mapping) or set(value) != {"field", "routes"} or not isinstance(value["routes"], list):
+    expected = "a mapping of field or path, and routes"
+    if (
+        not isinstance(value, Mapping)
+        or set(value) not in ({"field", "routes"}, {"path", "routes"})
+        or not isinstance(value["routes"], list)
+    ):
         raise AffinityError(key, found=repr(value), expected=expected, do="such as {field: id, routes: [POST /join]}")
     routes = Routes()
     for index, given in enumerate(value["routes"]):
         routes.add(parse_route(given, methods=("POST",), key=f"{key}.routes[{index}]"), Role.BODY)
-    return JsonSource(text(f"{key}.field", value["field"], "the name of a field"), routes)
+    if "path" in value:
+        return JsonSource(json_path(f"{key}.path", value["path"]), routes)
+    return JsonSource((json_name(f"{key}.field", value["field"]),), routes)
+
+
+def _nth(key: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise AffinityError(key, found=repr(value), expected="which of the subprotocols it is: 1, 2, 3, ...")
+    return value

@@ -14,9 +14,10 @@ from urllib.parse import parse_qsl
 
 from server_adapters import cookies
 from server_adapters.heads import Header, RequestHead
+from server_adapters.json_paths import JsonPaths, Path
 from server_adapters.routes import Routes
 from server_adapters.session_cookie import ReplyCookie, SessionCookie
-from server_adapters.sessions import BoundedCache, JsonFields, session_id
+from server_adapters.sessions import BoundedCache, session_id
 
 _ROUTER_MADE = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -145,6 +146,24 @@ class QuerySource(Source):
                 yield session
 
 
+class SubprotocolSource(Source):
+    """An id among the subprotocols that a WebSocket offers: the `nth` of them, counted from 1."""
+
+    def __init__(self, nth: int) -> None:
+        self.label = f"subprotocol {nth}"
+        self._nth = nth
+
+    def find(self, head: RequestHead, _raw: bytes | None) -> Iterator[str]:
+        """The id at its place; of several headers all entries are counted, in order."""
+        if not head.websocket:
+            return
+        offered = b",".join(head.get_all(b"sec-websocket-protocol")).split(b",")
+        if len(offered) >= self._nth:
+            session = session_id(offered[self._nth - 1].decode("latin-1").strip())
+            if session is not None:
+                yield session
+
+
 class PathSource(Source):
     """An id in the path: the group `session` of a pattern that matches from the path's start."""
 
@@ -160,19 +179,18 @@ class PathSource(Source):
 
 
 class JsonSource(Source):
-    """An id in a field of a JSON body, on the routes where it is looked for."""
+    """An id in a JSON body by its path, on the routes where it is looked for."""
 
-    def __init__(self, field: str, routes: Routes) -> None:
-        self.label = f"body {field}"
+    def __init__(self, path: Path, routes: Routes) -> None:
+        self.label = f"body {'.'.join(path)}"
         self.routes = routes
-        self._fields = JsonFields(field)
+        self._paths = JsonPaths(path)
 
     def find_in_body(self, head: RequestHead, _raw: bytes | None, body: bytes) -> Iterator[str]:
         """The id in the body."""
         if not self.routes.find(head.method, head.path):
             return
-        fields = self._fields.read(body)
-        if fields is not None and (session := session_id(fields[0])) is not None:
+        if (session := session_id(self._paths.read(body)[0])) is not None:
             yield session
 
 

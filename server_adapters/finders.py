@@ -140,6 +140,63 @@ class FrameJson:
         return found
 
 
+class FrameProtobuf:
+    """An id in a text field of a protobuf message: the numbers of the fields that lead to it."""
+
+    holds_head = False
+
+    def __init__(self, fields: tuple[int, ...], *, most: int = MOST_FRAMES) -> None:
+        self._fields = fields
+        self._left = most
+        self.over = False
+
+    def feed(self, data: bytes, *, last: bool) -> str | None:
+        """The id in this frame."""
+        self._left -= 1
+        self.over = last or self._left <= 0
+        message: bytes | None = data
+        for number in self._fields:
+            message = None if message is None else _field(message, number)
+        found = None if message is None else session_id(message.decode("utf-8", "replace"))
+        self.over = self.over or found is not None
+        return found
+
+
+def _field(message: bytes, wanted: int) -> bytes | None:
+    """The last field of a number that has a length; None where there is none, or the message is not well-formed."""
+    found, at = None, 0
+    try:
+        while at < len(message):
+            tag, at = _number(message, at)
+            kind = tag & 7
+            if kind == 0:
+                _, at = _number(message, at)
+            elif kind in (1, 5):
+                at += 8 if kind == 1 else 4
+            elif kind == 2:
+                size, at = _number(message, at)
+                if tag >> 3 == wanted:
+                    found = message[at : at + size]
+                at += size
+            else:
+                return None
+    except IndexError:
+        return None
+    return found if at == len(message) else None
+
+
+def _number(message: bytes, at: int) -> tuple[int, int]:
+    """The number that begins there, and where it ends."""
+    value = shift = 0
+    while True:
+        byte = message[at]
+        at += 1
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128 or shift > 63:
+            return value, at
+
+
 class FramePattern:
     """An id in a frame of any kind: the group `session` of a pattern that is searched for."""
 

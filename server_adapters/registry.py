@@ -16,14 +16,17 @@ from server_adapters.gym_agent import FIELD as AGENT_FIELD
 from server_adapters.gym_agent import GymAgent, agent_routes
 from server_adapters.gym_resources import FIELD as RESOURCES_FIELD
 from server_adapters.gym_resources import GymResources, resources_routes
+from server_adapters.marimo import Marimo
 from server_adapters.mcp import Mcp
 from server_adapters.mcp_sse import McpSse
 from server_adapters.none import NoSessions
 from server_adapters.routes import Role
 from server_adapters.server_kind import ServerKind
 from server_adapters.session_cookie import DEFAULT_MAX_AGE, SessionCookie
+from server_adapters.shiny import Shiny
 from server_adapters.socketio import SocketIO
 from server_adapters.starlette_session import StarletteSession
+from server_adapters.streamlit import Streamlit
 
 __all__ = ["PRESETS", "AffinityError", "build", "check_options", "find_session_cookies"]
 
@@ -34,9 +37,11 @@ _LIFE_FIELDS = {"session_close_retry_window_seconds": "window_seconds"}
 _LIFE = {"session_close_retry_window_seconds", "idle_seconds", "open_idle_seconds"}
 _COOKIE = {"cookie", "secret", "max_age", "field"}
 _ROUTES = {"session_starts", "session_ends", "stateless_routes"}
-_CUSTOM = {"sources", "replies", "starts", "ends", "gone", "unknown", "stateless_routes"}
+_CUSTOM = {"sources", "replies", "starts", "ends", "lasts", "gone", "unknown", "stateless_routes"}
 
-SERVER_KINDS: Mapping[str, type[ServerKind]] = {kind.name: kind for kind in (Mcp, McpSse, SocketIO, Gradio)}
+SERVER_KINDS: Mapping[str, type[ServerKind]] = {
+    kind.name: kind for kind in (Mcp, McpSse, SocketIO, Gradio, Marimo, Shiny, Streamlit)
+}
 """Servers whose ids are where their protocol says: nothing to configure but how long claims live."""
 
 _KEYS: Mapping[str, frozenset[str]] = {

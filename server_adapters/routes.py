@@ -31,6 +31,8 @@ class Role:
     """The id may be in the body."""
     REPLY_BODY: Final = 16
     """The reply's body may say that the session has ended."""
+    LASTS: Final = 64
+    """The session lives as long as such a request."""
     MAY_STAY: Final = 32
     """Ends the session unless a header says that a close follows."""
 

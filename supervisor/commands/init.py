@@ -24,7 +24,8 @@ Presets:
   starlette-session  any app with Starlette's SessionMiddleware
   mcp, mcp-sse       MCP over Streamable HTTP, and over HTTP+SSE
   socketio           Socket.IO
-  gradio             gradio
+  marimo, shiny, gradio, streamlit
+                     apps with pages of their own
   custom             ids in cookies, headers, queries, paths or JSON bodies
   none               servers that keep no session
 """
@@ -120,7 +121,7 @@ AFFINITY = {
         # - signed_cookie: {{name: session, secret: "${{SESSION_SECRET}}", field: id, max_age: 86400}}
         # - query: session
         # - path: "/sessions/(?P<session>[^/]+)"
-        # - json: session_id
+        # - json: {{field: session_id, routes: [POST /open]}}
       replies:                      # where a reply gives out an id
         - response_header: x-session-id
         # - set_cookie: sid

@@ -85,6 +85,7 @@ class Affinity(Model):
     replies: list[dict[str, Any]] | None = Field(None, description="a list, such as {response_header: NAME}")
     starts: list[Any] | None = Field(None, description="a list of routes with their methods")
     ends: list[Any] | None = Field(None, description="a list of routes with their methods")
+    lasts: list[Any] | None = Field(None, description="a list of routes with their methods")
     gone: dict[str, Any] | None = Field(None, description="a mapping with the gone reply's status and body")
     unknown: Literal["pass", "claim"] | None = Field(None, description="pass or claim")
 

@@ -73,4 +73,10 @@ GRADIO = [
     Row("gradio, API for curl", "apps", GRADIO_SUM, "gradio", ("gradio_sessions.py", "curl"), spread=()),
 ]
 
-ROWS = [*MCP, *SOCKET_IO, *GRADIO]
+PAGES = [
+    Row("Shiny, with downloads", "apps", "examples.sliders:app", "shiny", ("pages.py", "shiny")),
+    Row("marimo", "apps", "examples.notebook:app", "marimo", ("pages.py", "marimo")),
+    Row("Streamlit, with uploads", "apps", "examples.upload:app", "streamlit", ("pages.py", "streamlit")),
+]
+
+ROWS = [*MCP, *SOCKET_IO, *GRADIO, *PAGES]

@@ -10,7 +10,13 @@ from running_examples.services import EXAMPLES
 from whole.harness import COMMAND
 
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py") if not path.stem.startswith("_"))
-NEEDS = {"chat": "socketio", "gradio_sum": "gradio"}
+NEEDS = {
+    "chat": "socketio",
+    "gradio_sum": "gradio",
+    "notebook": "marimo",
+    "sliders": "shiny",
+    "upload": "streamlit",
+}
 """Packages that `make test-clients` has; no environment for development does."""
 
 

@@ -1,0 +1,9 @@
+"""The page of `upload.py`: a count of its runs, and the size of a file that is uploaded to it."""
+
+import streamlit as st
+
+st.session_state.runs = st.session_state.get("runs", 0) + 1
+st.write(f"runs: {st.session_state.runs}")
+file = st.file_uploader("a file")
+if file is not None:
+    st.write(f"size: {len(file.getvalue())}")

@@ -1,0 +1,164 @@
+"""Sessions of pages, as their browsers speak: one WebSocket, and requests beside it.
+
+The further argument says whose: `shiny`, `marimo` or `streamlit`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import json
+import random
+import re
+import string
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx
+import websockets
+from sessions import KEEP, MORE, URL, play_all
+
+LIMITS = httpx.Limits(max_keepalive_connections=100 if KEEP else 0, max_connections=1000)
+TURNS = 6
+
+
+class Page:
+    """A WebSocket, with what comes over it one by one."""
+
+    def __init__(self, socket: Any) -> None:
+        self._socket = socket
+
+    async def send(self, message: Any) -> None:
+        """A frame: bytes as they are, everything else as JSON."""
+        await self._socket.send(message if isinstance(message, bytes) else json.dumps(message))
+
+    async def until(self, found: Callable[[Any], Any]) -> Any:
+        """The first thing that `found` makes of a frame that is to come."""
+        async for frame in self._socket:
+            seen = found(frame if isinstance(frame, bytes) else json.loads(frame))
+            if seen:
+                return seen
+        raise ConnectionError(f"closed with {self._socket.close_code}")
+
+
+@asynccontextmanager
+async def page(path: str, **options: Any) -> AsyncIterator[Page]:
+    """A page's WebSocket."""
+    async with websockets.connect(URL.replace("http", "ws", 1) + path, max_size=None, **options) as socket:
+        yield Page(socket)
+
+
+async def shiny(http: httpx.AsyncClient, number: int) -> None:
+    """A sum, changed over the WebSocket and downloaded beside it."""
+    number += 1
+    async with page("/websocket/") as found:
+        session = await found.until(lambda frame: frame.get("config", {}).get("sessionId"))
+        shown = {".clientdata_output_total_hidden": False, ".clientdata_output_save_hidden": False}
+        await found.send({"method": "init", "data": {"number": number, "add:shiny.action": 0, **shown}})
+        link = await found.until(lambda frame: (frame.get("values") or {}).get("save"))
+        assert link.startswith(f"session/{session}/"), link
+        for turn in range(1, TURNS + 1):
+            await found.send({"method": "update", "data": {"add:shiny.action": turn}})
+            total = await found.until(lambda frame: (frame.get("values") or {}).get("total"))
+            assert int(total) == number * turn, (total, number * turn)
+            saved = await http.get(f"{URL}/{link}")
+            assert (saved.status_code, saved.text) == (200, total), saved
+
+
+async def marimo(http: httpx.AsyncClient, number: int) -> None:
+    """A number that is set beside the WebSocket, and its double, which comes over it."""
+    letters = string.digits + string.ascii_lowercase
+    session = "s_" + letters[number // 36] + letters[number % 36] + "".join(random.choices(letters, k=4))
+    index = (await http.get(f"{URL}/")).text
+    token = re.search(r'"serverToken": "([^"]+)"|data-token="([^"]+)"', index)
+    assert token is not None
+    headers = {"Marimo-Session-Id": session, "Marimo-Server-Token": html.unescape(token[1] or token[2])}
+
+    async def post(path: str, **body: Any) -> None:
+        reply = await http.post(f"{URL}/api/kernel/{path}", json=body, headers=headers)
+        assert reply.status_code == 200, (path, reply.status_code, reply.text)
+
+    async with page(f"/ws?{urlencode({'session_id': session})}") as found:
+        await found.until(lambda frame: frame["op"] == "kernel-ready")
+        element = await found.until(lambda frame: re.search(r"object-id=\\?['\"]([^'\"\\]+)", json.dumps(frame)))
+        for turn in range(1, TURNS + 1):
+            value = 1000 * (number + 1) + turn
+            await post("set_ui_element_value", objectIds=[element[1]], values=[value])
+            await found.until(lambda frame: f"double: {2 * value}" in json.dumps(frame))  # noqa: B023
+
+
+async def streamlit(http: httpx.AsyncClient, number: int) -> None:
+    """Runs that are counted in the session, and a file that is uploaded beside the WebSocket."""
+    from streamlit.proto.BackMsg_pb2 import BackMsg
+    from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+
+    def read(frame: bytes) -> Any:
+        message = ForwardMsg()
+        message.ParseFromString(frame)
+        return message
+
+    def text(frame: bytes) -> str:
+        return str(read(frame))
+
+    def uploader(frame: bytes) -> str:
+        message = read(frame)
+        return message.delta.new_element.file_uploader.id if message.HasField("delta") else ""
+
+    async with page("/_stcore/stream", subprotocols=["streamlit", "PLACEHOLDER_AUTH_TOKEN"]) as found:
+        session, files = "", ""
+        xsrf = (await http.get(f"{URL}/_stcore/health")).cookies["_streamlit_xsrf"]
+        headers = {"cookie": f"_streamlit_xsrf={xsrf}", "x-xsrftoken": xsrf}
+
+        def opened(frame: bytes) -> bool:
+            nonlocal session, files
+            session = session or read(frame).new_session.initialize.session_id
+            files = files or uploader(frame)
+            return bool(session and files)
+
+        await found.send(_rerun(BackMsg))
+        await found.until(opened)
+        await found.until(lambda frame: read(frame).HasField("script_finished"))
+        for turn in range(TURNS):
+            ask = BackMsg()
+            ask.file_urls_request.request_id = f"r{turn}"
+            ask.file_urls_request.file_names.append("f.txt")
+            ask.file_urls_request.session_id = session
+            await found.send(ask.SerializeToString())
+            urls = await found.until(lambda frame: read(frame).file_urls_response.file_urls)
+            size = 1000 * (number + 1) + turn
+            file = {"f.txt": ("f.txt", b"x" * size)}
+            sent = await http.put(URL + urls[0].upload_url, files=file, headers=headers)
+            assert sent.status_code == 204, (sent.status_code, sent.text)
+            again = _rerun(BackMsg, files, urls[0], size)
+            await found.send(again)
+            await found.until(lambda frame: f"size: {size}" in text(frame))  # noqa: B023
+
+
+def _rerun(make: Any, widget: str = "", urls: Any = None, size: int = 0) -> bytes:
+    """Have the script run again, with a file in its uploader."""
+    message = make()
+    message.rerun_script.query_string = ""
+    if widget:
+        state = message.rerun_script.widget_states.widgets.add()
+        state.id = widget
+        uploaded = state.file_uploader_state_value.uploaded_file_info.add()
+        uploaded.file_id, uploaded.name, uploaded.size = urls.file_id, "f.txt", size
+        uploaded.file_urls.CopyFrom(urls)
+    found: bytes = message.SerializeToString()
+    return found
+
+
+async def main() -> None:
+    """All sessions share one pool of connections for what is beside their WebSockets."""
+    play = {"shiny": shiny, "marimo": marimo, "streamlit": streamlit}[MORE[0]]
+    async with httpx.AsyncClient(limits=LIMITS, timeout=30) as http:
+
+        async def one(number: int) -> None:
+            await play(http, number)
+
+        await play_all(one)
+
+
+asyncio.run(main())
