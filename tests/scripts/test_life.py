@@ -55,10 +55,8 @@ def test_it_lives_as_under_uvicorn(ran: Callable[..., Run], name: str) -> None:
 
 def test_config_and_options_come_before_the_script(ran: Callable[..., Run]) -> None:
     """Address, workers and uvicorn's options of the command line win; what they leave out is the script's."""
-    text = (
-        APP
-        + "uvicorn.run(app, host='127.0.0.1', port=1, workers=7, root_path='/script',\n    server_header=False, reload=True)\n"
-    )
+    said = "host='127.0.0.1', port=1, workers=7, root_path='/script', server_header=False, reload=True"
+    text = f"{APP}uvicorn.run(app, {said})\n"
     run = ran([*ALONE, "--set", "uvicorn.root_path=/option"], text, workers=1).start()
     _, headers, body = run.connect().ask("GET", "/")
     assert json.loads(body)["root_path"] == "/option"
