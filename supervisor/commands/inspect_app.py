@@ -81,7 +81,7 @@ def _run_script(tell: aside.Tell[AppReport], name: str, server: ServerConfig) ->
     from supervisor.scripts.said import said
 
     def on_call(call: Call) -> None:
-        found = said(call)
+        found = said(call, server)
         app, _ = load_called(call, server)
         report = _look(app, name, server)
         report.bind, report.workers = str(found.bind), found.workers

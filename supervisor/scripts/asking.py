@@ -119,7 +119,7 @@ def _answer(tell: aside.Tell[Answer], *, name: str, server: ServerConfig, log: L
     logs.configure(log, role=f"{name}.probe")
 
     def on_call(call: Call) -> None:
-        found = said(call)
+        found = said(call, server)
         workers = server.workers if "workers" not in server.open_to_script else found.workers
         proposal = ""
         if server.affinity is None and workers > 1:

@@ -109,10 +109,11 @@ def _make_init(
 
     @functools.wraps(init)
     def __init__(self: uvicorn.Config, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - in its place
-        if not taker.listens or self in made:
-            init(self, *args, **kwargs)
-            return
         bound = signature.bind(self, *args, **kwargs)
+        if not taker.listens or self in made:
+            bound.arguments.setdefault("log_config", None)  # logging is set up: not again for a second server
+            init(*bound.args, **bound.kwargs)
+            return
         given = {key: value for key, value in bound.arguments.items() if key != "self"}
         found = given.get("log_config", uvicorn.config.LOGGING_CONFIG)
         if found == pristine:  # a script that wants other lines changes uvicorn's own mapping, or gives its own

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from supervisor.config import Bind, ScriptApp
+from supervisor.config import Bind, ScriptApp, ServerConfig
 from supervisor.config.bind import FormError
 from supervisor.config.models import MAX_WORKERS
 from supervisor.config.uvicorn_options import REFUSED
@@ -43,8 +43,8 @@ class Said:
     workers: int
 
 
-def said(call: Call) -> Said:
-    """Address and workers. Raises UnusableCall."""
+def said(call: Call, server: ServerConfig) -> Said:
+    """Address and workers, for a server that may have been given its own. Raises UnusableCall."""
     if problems := list(_problems(call)):
         raise UnusableCall("; ".join(problems))
     text = _bind_text(call)
@@ -52,7 +52,11 @@ def said(call: Call) -> Said:
         bind = Bind.parse(text, folder=os.getcwd())
     except FormError as error:
         raise UnusableCall(shape("the address that it gives to uvicorn", text, error.expected, error.do)) from None
-    return Said(bind, min(max(call.config.workers, 1), MAX_WORKERS))
+    workers = call.config.workers
+    if "workers" in server.open_to_script and not 1 <= workers <= MAX_WORKERS:
+        do = "say another number, here or there"
+        raise UnusableCall(shape("its number of workers", str(workers), f"1 to {MAX_WORKERS}", do))
+    return Said(bind, workers)
 
 
 def uvicorn_options(call: Call) -> dict[str, Any]:

@@ -179,7 +179,7 @@ class _Stage:
 
     def _spec_for(self, call: calls.Call) -> WorkerSpec:
         """This worker's, with what the script says to uvicorn below what the config says."""
-        self._check_bind(said(call))
+        self._check_bind(said(call, self._spec.server))
         if call.options.get("reload"):
             logger.warning("%s: reload=True is not done: `gym-supervise reload` takes changed code", self._script)
         server = self._spec.server

@@ -185,6 +185,23 @@ def test_a_second_call_is_refused_when_the_first_has_ended(ran: Callable[..., Ru
     assert "Traceback" not in run.log.read_text()
 
 
+def test_a_second_call_beside_the_first_is_the_scripts_affair(ran: Callable[..., Run]) -> None:
+    """It raises there; the first one goes on, and no line changes its form or comes twice."""
+    text = (
+        APP + "import asyncio\nserver = uvicorn.Server(uvicorn.Config(app))\n"
+        "async def second():\n    while not server.started: await asyncio.sleep(0.01)\n"
+        "    try:\n        await uvicorn.Server(uvicorn.Config(app, port=2)).serve()\n"
+        "    except RuntimeError as error:\n        FACTS['error'] = str(error)\n"
+        "async def main():\n    await asyncio.gather(server.serve(), second())\nasyncio.run(main())\n"
+    )
+    run = ran(ALONE, text, workers=1).start()
+    eventually(lambda: b"uvicorn is called a second time" in run.connect().ask("GET", "/")[2], "the refusal")
+    run.connect().ask("GET", "/last")
+    assert run.stop() == 0
+    (line,) = [line for line in run.log.read_text().splitlines() if "/last" in line]
+    assert "app.0[" in line
+
+
 def test_a_script_that_fails_after_it_has_served_says_so(ran: Callable[..., Run]) -> None:
     """Once, with its own traceback; it is no failed boot."""
     run = ran(ALONE, APP + "uvicorn.run(app)\nraise KeyError('late')\n", workers=1).start()

@@ -125,6 +125,10 @@ FAILURES = {
     "http2": (MAIN + "uvicorn.run(app, http2=True)", "found http2=True, which is refused: HTTP/2 requests are not"),
     "a strange host": (MAIN + "uvicorn.run(app, host='a b')", "the address that it gives to uvicorn: found a b:8000"),
     "a standard stream": (MAIN + "uvicorn.run(app, fd=0)", "found fd://0, expected fd://N with the number"),
+    "too many": (
+        MAIN + "uvicorn.run('script:app', workers=500)",
+        "its number of workers: found 500, expected 1 to 120",
+    ),
     "a wrong option": (MAIN + "uvicorn.run(app, prot=3)", "unexpected keyword argument 'prot'"),
 }
 
