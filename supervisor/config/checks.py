@@ -37,6 +37,8 @@ def add_problems(document: Document, folder: str, *, affinity_later: bool = Fals
         for key, value in _mapping(server.get("uvicorn")).items():
             if problem := uvicorn_options.problem(key, value, chdir):
                 document.complain((*path, "uvicorn", key), problem)
+        if problem := uvicorn_options.http2_problem(_mapping(server.get("uvicorn"))):
+            document.complain((*path, "uvicorn", "http2"), problem)
     _check_binds(document, servers, folder)
     _check_socket_paths(document, data, servers)
 

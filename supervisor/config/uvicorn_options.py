@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import inspect
 import os
 import typing
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -33,7 +35,6 @@ REFUSED: dict[str, str] = {
     "limit_max_requests_jitter": "it belongs to limit_max_requests, with which uvicorn ends a worker and its sessions",
     "callback_notify": "it is a function, and the supervisor watches the workers itself",
     "env_file": "say it with the server's own `env`",
-    "http2": "HTTP/2 requests are not relayed between workers",
 }
 
 
@@ -53,6 +54,17 @@ def problem(name: str, value: Any, folder: str) -> str | None:
     if name == "log_config" and value is not None:
         return _wrong_log_config(value, folder)
     return _wrong_type(name, value)
+
+
+def http2_problem(options: Mapping[str, Any]) -> str | None:
+    """HTTP/2 needs another of uvicorn's protocols."""
+    if options.get("http2") is not True:
+        return None
+    if options.get("http") != "zttp":
+        return shape_tail("true", "`http: zttp` beside it", "uvicorn has HTTP/2 in that protocol alone")
+    if importlib.util.find_spec("zttp") is None:
+        return shape_tail("true", "the package zttp to be installed", "pip install zttp")
+    return None
 
 
 def _wrong_log_config(value: Any, folder: str) -> str | None:

@@ -137,13 +137,18 @@ def change(log: LogConfig) -> None:
     _set_format(log)
 
 
-def hush_websockets() -> None:
-    """Drop uvicorn's own access lines of WebSockets, which go to its error log: the router's say more."""
+def hush_uvicorn() -> None:
+    """Drop uvicorn's own access lines, those of WebSockets in its error log too: the router's say more."""
     logging.getLogger("uvicorn.error").addFilter(_is_no_websocket_line)
+    logging.getLogger("uvicorn.access").addFilter(_is_the_routers)
 
 
 def _is_no_websocket_line(record: logging.LogRecord) -> bool:
     return not str(record.msg).startswith(WEBSOCKET_LINE)
+
+
+def _is_the_routers(record: logging.LogRecord) -> bool:
+    return hasattr(record, "duration_ms")
 
 
 def _set_format(log: LogConfig) -> None:

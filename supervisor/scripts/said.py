@@ -21,7 +21,6 @@ OF_THE_SERVER = frozenset({"app", "factory", "host", "port", "uds", "fd", "worke
 DOES: Mapping[str, str] = {
     "limit_max_requests": "leave it out, or say `recycle: {max_requests: N}` in a config",
     "limit_max_requests_jitter": "leave it out",
-    "http2": "leave it out",
 }
 
 IN_THREAD = (

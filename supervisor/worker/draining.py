@@ -4,7 +4,8 @@
                       just after the end (a close after its verify, a request whose reply was lost) finds its owner
     relayed requests  none is in flight
     connections       all have ended: by the client, by the reply that said `Connection: close`, or by the keep-alive
-                      time-out. One that was opened and never used has none in uvicorn, and gets the same time.
+                      time-out. One that was opened and never used has none in uvicorn, and gets the same time. One of
+                      HTTP/2 is closed as soon as it is without a request.
 
 Only the linger is shorter than the life of a claim: an ended session keeps its claim for the window, 300 s by default,
 and a reload would nearly always last as long as drain_seconds. After it a late request gets 410, never an empty state.
@@ -30,6 +31,7 @@ async def drained(server: Server, routing: Routing) -> None:
     while not (server.idle and routing.settled(time.monotonic(), LINGER_SECONDS)):
         if time.monotonic() >= unused_at:
             server.close_unused()
+        server.close_idle_streams()
         await asyncio.sleep(POLL_SECONDS)
 
 

@@ -185,7 +185,7 @@ class _Stage:
         server = self._spec.server
         options = merged_options(call, server)
         if options.get("access_log", True):
-            logs.hush_websockets()
+            logs.hush_uvicorn()
         return replace(self._spec, server=server.model_copy(update={"uvicorn": options}))
 
     def _check_bind(self, found: Said) -> None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import logging
 import socket
-import sys
-import termios
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import uvicorn
 
+from supervisor.worker import connections
 from supervisor.worker.acceptor import Acceptor
 
 logger = logging.getLogger("gym_supervise.worker")
@@ -109,7 +107,13 @@ class Server(uvicorn.Server):
     def close_unused(self) -> None:
         """Close the connections that have never had a request."""
         for connection in list(self.server_state.connections):
-            if getattr(connection, "cycle", ...) is None:  # a WebSocket has none
+            if connections.unused(connection):
+                connection.shutdown()
+
+    def close_idle_streams(self) -> None:
+        """Close the connections of HTTP/2 that are without a request."""
+        for connection in list(self.server_state.connections):
+            if connections.idle_streams(connection):
                 connection.shutdown()
 
     async def quiet(self) -> None:
@@ -132,10 +136,7 @@ class Server(uvicorn.Server):
     def _tell(self) -> None:
         """Apps that still run hear that their client is gone: http.disconnect, or a WebSocket closed with 1012."""
         for connection in list(self.server_state.connections):
-            if hasattr(connection, "cycle"):
-                connection.transport.close()
-            else:
-                connection.shutdown()
+            connections.tell(connection)
         self._tells()
 
     def _end_connections(self) -> None:
@@ -155,11 +156,7 @@ class Server(uvicorn.Server):
         return self._first_requests_until is not None and asyncio.get_running_loop().time() < self._first_requests_until
 
     def _expects(self, connection: Any) -> bool:
-        """Whether a connection without a request has one unread, or is new. A WebSocket has no cycle."""
-        cycle = getattr(connection, "cycle", ...)
-        if not self._may_still_come or cycle is ...:
-            return False
-        return cycle is None or (cycle.response_complete and _unread(connection.transport))
+        return self._may_still_come and connections.expects(connection)
 
     def _make_protocol(self) -> asyncio.Protocol:
         protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
@@ -171,11 +168,3 @@ class Server(uvicorn.Server):
         with contextlib.suppress(AttributeError):  # a protocol of the user's own may have none
             protocol.access_log = False  # type: ignore[attr-defined]  # the router's own line says more
         return protocol
-
-
-def _unread(transport: asyncio.Transport) -> bool:
-    """Whether bytes have come that nobody has read yet."""
-    descriptor = transport.get_extra_info("socket").fileno()
-    if descriptor < 0:
-        return False
-    return int.from_bytes(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)), sys.byteorder) > 0

@@ -29,7 +29,7 @@ def apply(options: Mapping[str, Any]) -> None:
         cause = f"{error} ({error.__cause__})" if error.__cause__ else str(error)
         raise LogConfigError(f"found settings that cannot be applied: {type(error).__name__}: {cause}") from error
     if options.get("access_log", True):
-        logs.hush_websockets()
+        logs.hush_uvicorn()
     logs.settle()
 
 

@@ -56,7 +56,6 @@ REFUSED = [
     ("limit_max_requests", "100", "uvicorn would end the worker by itself"),
     ("callback_notify", "x", "the supervisor watches the workers itself"),
     ("env_file", ".env", "say it with the server's own `env`"),
-    ("http2", "true", "HTTP/2 requests are not relayed"),
 ]
 
 

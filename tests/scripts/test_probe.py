@@ -122,7 +122,6 @@ FAILURES = {
         MAIN + "uvicorn.run(app, limit_max_requests=100)",
         "and its sessions with it; leave it out, or say `recycle: {max_requests: N}`",
     ),
-    "http2": (MAIN + "uvicorn.run(app, http2=True)", "found http2=True, which is refused: HTTP/2 requests are not"),
     "a strange host": (MAIN + "uvicorn.run(app, host='a b')", "the address that it gives to uvicorn: found a b:8000"),
     "a standard stream": (MAIN + "uvicorn.run(app, fd=0)", "found fd://0, expected fd://N with the number"),
     "too many": (

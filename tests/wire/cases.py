@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from wire import cases_http, cases_websocket
+from wire import cases_http, cases_http2, cases_websocket
 
-CASES = [*cases_http.CASES, *cases_websocket.CASES]
+CASES = [*cases_http.CASES, *cases_websocket.CASES, *cases_http2.CASES]

@@ -56,7 +56,7 @@ class Client:
             if self._sending is not None:
                 self._sending.cancel()
             self._sock.close()
-        notes = json.loads(await self._ask("/notes"))
+        notes = await ask_beside(self._port, self._case, "/notes")
         return Seen(normal(bytes(self._data), joined=self._case.joined), self._closed, notes)
 
     async def _do(self, step: Step) -> None:
@@ -84,9 +84,9 @@ class Client:
                     self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 self._sock.close()
             case Gate():
-                await self._ask("/gate")
+                await ask_beside(self._port, self._case, "/gate")
             case Noted(count):
-                await self._noted(count)
+                await noted(self._port, self._case, count)
             case Stalled(below):
                 await self._stalled(below)
 
@@ -98,30 +98,33 @@ class Client:
         self._closed = not data
         self._data += data
 
-    async def _noted(self, count: int) -> None:
-        notes: list[Any] = []
-        while len(notes) < count:
-            await asyncio.sleep(PAUSE_SECONDS)
-            notes = json.loads(await self._ask("/notes"))
-
     async def _stalled(self, below: int) -> None:
         last, same = -1, 0
         while same < STILL:
             await asyncio.sleep(PAUSE_SECONDS)
-            count = int(await self._ask("/progress"))
+            count = await ask_beside(self._port, self._case, "/progress")
             same = same + 1 if count == last and (count or below == 0) else 0
             last = count
         assert last <= below, f"the app has come to {last}"
 
-    async def _ask(self, path: str) -> bytes:
-        """One request to the app beside the case."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
-        head = f"GET {path} HTTP/1.1\r\nHost: h\r\n{SESSION}\r\n{CASE}\r\nConnection: close\r\n\r\n"
-        writer.write(head.replace("@CASE@", self._case.slug).encode())
-        answer = await reader.read()
-        writer.close()
-        assert answer.startswith(b"HTTP/1.1 200"), answer
-        return answer.partition(b"\r\n\r\n")[2]
+
+async def ask_beside(port: int, case: Case, path: str) -> Any:
+    """One request to the app beside the case: what its JSON reply says, if anything."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = f"GET {path} HTTP/1.1\r\nHost: h\r\n{SESSION}\r\n{CASE}\r\nConnection: close\r\n\r\n"
+    writer.write(head.replace("@CASE@", case.slug).encode())
+    answer = await reader.read()
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 200"), answer
+    return json.loads(answer.partition(b"\r\n\r\n")[2] or b"null")
+
+
+async def noted(port: int, case: Case, count: int) -> None:
+    """Wait until the app has noted so many things."""
+    notes: list[Any] = []
+    while len(notes) < count:
+        await asyncio.sleep(PAUSE_SECONDS)
+        notes = await ask_beside(port, case, "/notes")
 
 
 def normal(data: bytes, *, joined: bool) -> bytes:

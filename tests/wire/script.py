@@ -64,7 +64,42 @@ class Stalled:
     below: int
 
 
-Step = Send | Until | Eof | HalfClose | Leave | Gate | Noted | Stalled
+@dataclass(frozen=True)
+class Stream:
+    """HTTP/2: a request on a stream of its own; with a body that ends it, unless `ends` is False."""
+
+    name: str
+    method: str
+    path: str
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+    ends: bool = True
+
+
+@dataclass(frozen=True)
+class Data:
+    """HTTP/2: more of a stream's body."""
+
+    name: str
+    body: bytes
+    ends: bool = False
+
+
+@dataclass(frozen=True)
+class Ended:
+    """HTTP/2: wait until the server has ended a stream, or reset it."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Reset:
+    """HTTP/2: the client has no more use for a stream."""
+
+    name: str
+
+
+Step = Send | Until | Eof | HalfClose | Leave | Gate | Noted | Stalled | Stream | Data | Ended | Reset
 
 
 @dataclass(frozen=True)
@@ -74,6 +109,7 @@ class Case:
     joined   where the chunks of a body are cut is not said anywhere: they are compared joined
     differs  why the two ways may not be equal, on a stack of protocols or on all ("")
     only     the stacks that it is for; empty: all
+    http2    its connection is one of HTTP/2
     """
 
     group: str
@@ -82,6 +118,7 @@ class Case:
     joined: bool = False
     differs: dict[str, str] = field(default_factory=dict)
     only: tuple[str, ...] = ()
+    http2: bool = False
 
     @property
     def slug(self) -> str:

@@ -54,7 +54,9 @@ STACKS = [
         "h11, websockets, root_path",
         {"http": "h11", "ws": "websockets", "root_path": "/root", "loop": "asyncio"},
     ),
-    Stack("zttp", "zttp, wsproto", {"http": "zttp", "ws": "wsproto"}, ["zttp", "wsproto"]),
+    Stack(
+        "zttp", "zttp with HTTP/2, wsproto", {"http": "zttp", "ws": "wsproto", "http2": True}, ["zttp", "wsproto", "h2"]
+    ),
 ]
 
 
@@ -77,12 +79,17 @@ class Landings:
                 self._spare.setdefault(pid, []).append(sock)
 
     async def _connect(self) -> tuple[socket.socket, int]:
+        sock = await self.connect()
+        return sock, int(await self.ask(sock, "/whoami"))
+
+    async def connect(self) -> socket.socket:
+        """A connection, whoever accepts it."""
         loop = asyncio.get_running_loop()
         sock = socket.socket()
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
         await loop.sock_connect(sock, ("127.0.0.1", self.port))
-        return sock, int(await self.ask(sock, "/whoami"))
+        return sock
 
     async def ask(self, sock: socket.socket, path: str, *headers: str) -> bytes:
         """A small request on it."""
@@ -146,6 +153,19 @@ async def supervised(folder: Path, options: dict[str, Any]) -> AsyncIterator[tup
     assert left == []
 
 
+async def play_one_way(landings: Landings, case: Case, wanted: Callable[[int], bool]) -> Seen:
+    """Play a case on a connection to a worker that is wanted."""
+    if not case.http2:
+        return await Client(await landings.on(wanted), landings.port, case).play()
+    from wire.play_http2 import Http2Client
+
+    while True:
+        client = Http2Client(await landings.connect(), landings.port)
+        if wanted(await client.greet()):
+            return await client.play(case)
+        client.leave()
+
+
 Result = tuple[Seen, Seen] | Exception
 
 
@@ -159,8 +179,8 @@ async def play(stack: Stack, cases: list[Case], folder: Path) -> dict[str, Resul
         async def play_one(case: Case) -> None:
             async with turns:
                 try:
-                    here = await Client(await direct.on(lambda _: True), direct.port, case).play()
-                    there = await Client(await landings.on(lambda pid: pid != owner), landings.port, case).play()
+                    here = await play_one_way(direct, case, lambda _: True)
+                    there = await play_one_way(landings, case, lambda pid: pid != owner)
                     results[case.slug] = here, there
                 except Exception as error:
                     results[case.slug] = error
