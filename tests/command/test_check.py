@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from supervisor.commands.check import clashes
+from server_adapters.likeness import Likeness
+from supervisor.commands.check import clashes, unlike
+from supervisor.commands.inspect_app import AppReport
 
 Run = Callable[..., Any]
 
@@ -190,38 +193,32 @@ def test_without_an_affinity_it_says_what_the_app_looks_like(run: Run, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("app", "affinity", "expected"),
+    ("likely", "preset", "expected"),
     [
-        (
-            GYM_APP,
-            "{preset: none}",
-            "affinity.preset is none, but the app looks like gym-resources (SessionMiddleware,",
-        ),
-        (GYM_APP, "{preset: starlette-session, field: x}", ""),
-        (GYM_APP, "{preset: custom, sources: [header: x], unknown: claim}", ""),
-        (MCP_APP, "{preset: none}", "affinity.preset is none, but the app looks like mcp (an MCP endpoint"),
-        (MCP_APP, "{preset: mcp}", ""),
-        ("async def app(scope, receive, send): ...\n", "{preset: none}", ""),
+        (["gym-resources", "starlette-session"], "none", "but the app looks like gym-resources (it does)"),
+        (["gym-resources", "starlette-session"], "starlette-session", ""),
+        (["gym-resources"], "custom", ""),
+        (["unheard-of", "mcp"], "none", "but the app looks like mcp (it does): `affinity: {preset: mcp}`"),
+        (["unheard-of"], "none", ""),
+        ([], "none", ""),
     ],
 )
-def test_a_preset_that_the_app_does_not_look_like_is_warned_of(
-    run: Run, tmp_path: Path, app: str, affinity: str, expected: str
-) -> None:
-    """It is only a warning: the app may know better."""
-    prepare(tmp_path, app, affinity)
-    done = run("check", "config.yaml")
-    assert done.status == 0, done.err
-    assert ("but the app looks like" in done.err) == bool(expected)
-    assert expected in done.err
+def test_a_preset_that_the_app_does_not_look_like_is_warned_of(likely: list[str], preset: str, expected: str) -> None:
+    """Only where the config has said it, and not for custom: the app may know better."""
+    report = AppReport(preset=preset, given=True, likenesses=[Likeness(name, "it does") for name in likely])
+    found = " ".join(unlike(report))
+    assert bool(found) == bool(expected)
+    assert expected in found
+    assert not list(unlike(replace(report, given=False)))
 
 
 def test_what_no_preset_mends_is_warned_of(run: Run, tmp_path: Path) -> None:
-    """With several workers; with one there is nothing to mend."""
-    prepare(tmp_path, MCP_APP, "{preset: mcp}")
-    assert "warning: servers.a: MCP: subscriptions/listen hears only" in run("check", "config.yaml").err
-    config = tmp_path / "config.yaml"
-    config.write_text(config.read_text().replace("workers: 2", "workers: 1"))
-    assert run("check", "config.yaml").err == ""
+    """Beside a preset that the app does not look like."""
+    prepare(tmp_path, MCP_APP, "{preset: none}")
+    done = run("check", "config.yaml")
+    assert done.status == 0
+    assert "warning: servers.a: affinity.preset is none, but the app looks like mcp (an MCP endpoint" in done.err
+    assert "warning: servers.a: MCP: subscriptions/listen hears only" in done.err
 
 
 def test_a_script_is_checked_up_to_its_call(run: Run, tmp_path: Path) -> None:
