@@ -152,6 +152,8 @@ def _note(found: _Found, one: object) -> None:
                 stateless = bool(_attribute(one, "stateless"))
                 found.mcp_without_state |= stateless
                 found.mcp |= not stateless
+            case _, "StreamableHTTPASGIApp":  # fastmcp's has its manager from its lifespan on
+                found.mcp |= _attribute(one, "session_manager") is None
             case _, "SseServerTransport":
                 found.mcp_sse = True
             case _ if top in WHOLE_PACKAGES:

@@ -98,6 +98,12 @@ APPS: dict[str, tuple[App, list[str]]] = {
     "mcp": (lambda: MCPServer("x").streamable_http_app(), ["mcp"]),
     "mcp, mounted": (lambda: Starlette(routes=[Mount("/a", MCPServer("x").streamable_http_app())]), ["mcp"]),
     "mcp, stateless": (lambda: MCPServer("x").streamable_http_app(stateless_http=True), ["none"]),
+    "fastmcp": (
+        lambda: Starlette(
+            routes=[Route("/mcp", stand_in("fastmcp.server.http", "StreamableHTTPASGIApp", session_manager=None))]
+        ),
+        ["mcp"],
+    ),
     "mcp-sse": (lambda: MCPServer("x").sse_app(), ["mcp-sse"]),
     "mcp both": (
         lambda: Starlette(
