@@ -20,7 +20,7 @@ def run(request: pytest.FixtureRequest) -> Iterator[Run]:
     factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:  # a first loop opens descriptors for good
         runner.run(asyncio.sleep(0))
-    folders = set(glob.glob("/tmp/gsv-relay-*"))
+    folders = set(glob.glob(f"/tmp/gsv-relay-{os.getpid()}-*"))
     descriptors = len(os.listdir("/proc/self/fd"))
     with asyncio.Runner(loop_factory=factory) as runner:
 
@@ -38,4 +38,4 @@ def run(request: pytest.FixtureRequest) -> Iterator[Run]:
 
         yield run
     assert len(os.listdir("/proc/self/fd")) == descriptors
-    assert set(glob.glob("/tmp/gsv-relay-*")) <= folders
+    assert set(glob.glob(f"/tmp/gsv-relay-{os.getpid()}-*")) <= folders

@@ -156,7 +156,7 @@ class Pair:
         self.tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        self.folder = tempfile.mkdtemp(prefix="gsv-relay-")
+        self.folder = tempfile.mkdtemp(prefix=f"gsv-relay-{os.getpid()}-")
         self.server = self.make_server(OWNER)
         await self.server.start(self.path_of(OWNER))
         self.client = RelayClient(

@@ -59,7 +59,7 @@ class Owner:
 
 @asynccontextmanager
 async def owner() -> AsyncIterator[Owner]:
-    with tempfile.TemporaryDirectory(prefix="gsv-relay-") as folder:
+    with tempfile.TemporaryDirectory(prefix=f"gsv-relay-{os.getpid()}-") as folder:
         made = Owner(f"{folder}/{OWNER}.sock")
         try:
             yield made

@@ -73,13 +73,16 @@ def before_relay(worker: Worker, act: Callable[[Any], Awaitable[None]]) -> None:
     """Something happens before each request that this worker sends to another one; it is told the order."""
     client = worker.routing._client
     assert client is not None
-    relay = client.relay
 
-    async def late(order: Any, *arguments: Any) -> Any:
-        await act(order)
-        return await relay(order, *arguments)
+    def late(relay: Callable[..., Awaitable[Any]]) -> Any:
+        async def relay_late(order: Any, *arguments: Any) -> Any:
+            await act(order)
+            return await relay(order, *arguments)
 
-    client.relay = late  # type: ignore[method-assign,assignment]
+        return relay_late
+
+    client.relay = late(client.relay)  # type: ignore[method-assign]
+    client.relay_websocket = late(client.relay_websocket)  # type: ignore[method-assign]
 
 
 async def end(worker: Worker, session: str) -> None:

@@ -10,6 +10,9 @@ import pytest
 from conformance.script import AGENTS, CLOSE, NOBODY, SEED, TOOL, A, Ask, Held, HeldByOne, Later, Mark, NothingNew, T
 from routing.fleets import Gate, after_find, before_relay, claim, end, fleet_of, play
 
+SOCKET = "WEBSOCKET /socket"
+STATUS = {TOOL: 200, SEED: 200, SOCKET: 101}
+
 
 def runs(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
     """A coroutine as a test."""
@@ -75,20 +78,25 @@ async def test_a_close_while_its_seed_runs() -> None:
         await play(player, Ask(1, SEED, body={T: "late"}, ran=NOBODY, status=409), Later("late"))
 
 
-@runs
-async def test_a_claim_that_ends_while_a_request_for_it_is_on_its_way() -> None:
+@pytest.mark.parametrize("route", [TOOL, SOCKET], ids=["a call", "a websocket"])
+def test_a_claim_that_ends_while_a_request_for_it_is_on_its_way(route: str) -> None:
     """The owner claims it again and runs the request; nobody else does."""
-    async with fleet_of() as (fleet, player):
-        await play(player, Ask(0, TOOL, cookie="=gone", ran=0, count=1))
-        gate = Gate()
-        after_find(fleet.workers[1], gate)
-        request = asyncio.ensure_future(player.ask(Ask(1, TOOL, cookie="=gone", ran=0, count=2)))
-        await gate.reached()
-        await end(fleet.workers[0], "gone")
-        await play(player, Held("gone", NOBODY))
-        gate.open()
-        await request
-        await play(player, Held("gone", 0))
+
+    async def race() -> None:
+        async with fleet_of() as (fleet, player):
+            await play(player, Ask(0, TOOL, cookie="=gone", ran=0, count=1))
+            gate = Gate()
+            after_find(fleet.workers[1], gate)
+            ask = Ask(1, route, cookie="=gone", ran=0, count=2, status=STATUS[route])
+            request = asyncio.ensure_future(player.ask(ask))
+            await gate.reached()
+            await end(fleet.workers[0], "gone")
+            await play(player, Held("gone", NOBODY))
+            gate.open()
+            await request
+            await play(player, Held("gone", 0))
+
+    asyncio.run(race())
 
 
 @runs
@@ -107,7 +115,7 @@ async def test_a_stateless_request_whose_claim_ends_on_its_way() -> None:
         await play(player, NothingNew())
 
 
-@pytest.mark.parametrize("route", [TOOL, SEED], ids=["a call", "a seed"])
+@pytest.mark.parametrize("route", [TOOL, SEED, SOCKET], ids=["a call", "a seed", "a websocket"])
 def test_a_claim_that_moves_while_a_request_for_it_is_on_its_way(route: str) -> None:
     """The old owner says who has it now, and the request goes there."""
 
@@ -125,33 +133,35 @@ def test_a_claim_that_moves_while_a_request_for_it_is_on_its_way(route: str) -> 
 
             before_relay(fleet.workers[1], move)
             body = {T: "moves"} if route == SEED else None
-            await play(player, Ask(1, route, cookie="=moves", body=body, ran=2, count=1), Held("moves", 2))
+            ask = Ask(1, route, cookie="=moves", body=body, ran=2, count=1, status=STATUS[route])
+            await play(player, ask, Held("moves", 2))
 
     asyncio.run(race())
 
 
-@runs
-async def test_a_seed_whose_claim_moves_again_and_again() -> None:
+@pytest.mark.parametrize("route", [SEED, SOCKET], ids=["a seed", "a websocket"])
+def test_a_request_whose_claim_moves_again_and_again(route: str) -> None:
     """After two moves it is refused with 409, and nobody has run it."""
-    async with fleet_of() as (fleet, player):
-        await play(player, Ask(0, TOOL, cookie="=hops", ran=0))
 
-        moves = 0
+    async def race() -> None:
+        async with fleet_of() as (fleet, player):
+            await play(player, Ask(0, TOOL, cookie="=hops", ran=0))
+            moves = 0
 
-        async def move(order: Any) -> None:
-            nonlocal moves
-            moves += 1
-            here = next(worker for worker in fleet.workers if worker.incarnation == order.owner)
-            await end(here, "hops")
-            await claim(fleet.workers[2 if here is fleet.workers[0] else 0], "hops")
+            async def move(order: Any) -> None:
+                nonlocal moves
+                moves += 1
+                here = next(worker for worker in fleet.workers if worker.incarnation == order.owner)
+                await end(here, "hops")
+                await claim(fleet.workers[2 if here is fleet.workers[0] else 0], "hops")
 
-        before_relay(fleet.workers[1], move)
-        await play(
-            player,
-            Ask(1, SEED, cookie="=hops", body={T: "hops"}, ran=NOBODY, status=409, error="session_conflict"),
-            HeldByOne("hops"),
-        )
-        assert moves == 3
+            before_relay(fleet.workers[1], move)
+            body = {T: "hops"} if route == SEED else None
+            refused = Ask(1, route, cookie="=hops", body=body, ran=NOBODY, status=409, error="session_conflict")
+            await play(player, refused, HeldByOne("hops"))
+            assert moves == 3
+
+    asyncio.run(race())
 
 
 @runs
@@ -169,17 +179,22 @@ async def test_a_claim_that_ends_and_is_gone_with_another_worker() -> None:
         await play(player, Ask(1, TOOL, cookie="=fate", ran=NOBODY, status=410, error="session_gone"))
 
 
-@runs
-async def test_an_owner_that_dies_before_the_request_arrives() -> None:
+@pytest.mark.parametrize("route", [TOOL, SOCKET], ids=["a call", "a websocket"])
+def test_an_owner_that_dies_before_the_request_arrives(route: str) -> None:
     """410: the session is lost with it."""
-    async with fleet_of() as (fleet, player):
-        await play(player, Ask(0, SEED, body={T: "dies"}, ran=0))
 
-        async def die(_order: Any) -> None:
-            await fleet.kill(0)
+    async def race() -> None:
+        async with fleet_of() as (fleet, player):
+            await play(player, Ask(0, SEED, body={T: "dies"}, ran=0))
 
-        before_relay(fleet.workers[1], die)
-        await play(player, Ask(1, TOOL, cookie="=dies", ran=NOBODY, status=410, error="session_gone", keeps=True))
+            async def die(_order: Any) -> None:
+                await fleet.kill(0)
+
+            before_relay(fleet.workers[1], die)
+            gone = Ask(1, route, cookie="=dies", ran=NOBODY, status=410, error="session_gone", keeps=True)
+            await play(player, gone)
+
+    asyncio.run(race())
 
 
 @pytest.mark.parametrize("placement", ["accepting", "least_sessions"])
