@@ -7,6 +7,7 @@ import sys
 from ops import service
 from ops.service import Service
 from supervisor.config import locate
+from supervisor.config.paths import name_of_run
 from supervisor.errors import NotRunning, SupervisorError
 
 
@@ -27,9 +28,17 @@ def find(config: str) -> Service:
         raise NotRunning(
             f"{config}: nothing of {place.name} runs here",
             found=f"no supervisor in {looked}",
-            do=f"`gym-supervise serve {config}` starts it; it may also run as another user",
+            do=f"{_how_to_start(config)}; it may also run as another user",
         )
     return found
+
+
+def _how_to_start(config: str) -> str:
+    if config.endswith(".py"):
+        return f"`gym-supervise run {config}` starts it, and with --name it is asked for by that"
+    if name_of_run(config) is not None:
+        return f"there is no file {config}, and `gym-supervise run --name {config}` has not been called"
+    return f"`gym-supervise serve {config}` starts it"
 
 
 def tell_state(found: Service) -> None:

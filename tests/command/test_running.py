@@ -30,6 +30,21 @@ def test_where_nothing_runs_the_status_is_6(tmp_path: Path, run: Run, command: s
     assert f"found no supervisor in {tmp_path}/run" in done.err
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("app.py", "`gym-supervise run app.py` starts it, and with --name it is asked for by that"),
+        ("no-such", "there is no file no-such, and `gym-supervise run --name no-such` has not been called"),
+        ("no-such.yaml", "no-such.yaml: found nothing that can be read"),
+    ],
+)
+def test_a_script_or_a_name_may_stand_for_a_config(run: Run, given: str, expected: str) -> None:
+    """What was probably meant is said."""
+    done = run("status", given)
+    assert done.status == (2 if given.endswith(".yaml") else 6)
+    assert expected in done.err
+
+
 def test_a_pid_in_the_file_is_not_believed(held: Held, run: Run) -> None:
     """A state file that names a process which does not hold the lock is a dead supervisor's."""
     held.kill()
