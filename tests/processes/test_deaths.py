@@ -148,7 +148,7 @@ def test_a_stopped_holder_of_a_stripe_is_killed_in_time(stubs: Make) -> None:
             note(f"inside.{spec.incarnation}", os.getpid())
     """
     service = stubs(
-        workers=2, env={"STUB_READY": "import os\n" + dedented(take)}, timeouts={"stall_seconds": 0.5}
+        workers=2, env={"STUB_READY": "import os\n" + dedented(take)}, timeouts={"stall_seconds": 1.0}
     ).start()
     frozen, victim = service.noted("inside.1"), service.noted("inside.2")
     os.kill(frozen, signal.SIGSTOP)
@@ -156,8 +156,7 @@ def test_a_stopped_holder_of_a_stripe_is_killed_in_time(stubs: Make) -> None:
     os.kill(victim, signal.SIGKILL)
     eventually(lambda: "killing worker 0" in service.text, "the holder to be killed")
     assert f"killing worker 0, pid {frozen}: it has been inside a stripe" in service.text
-    eventually(lambda: service.restarts() == 2, "both replacements")
-    service.wait_ready()
+    eventually(lambda: service.restarts() >= 2, "both replacements")  # which do not beat, and are killed in their turn
     assert service.stop() == 0
 
 
