@@ -4,6 +4,7 @@
 # make bench   set up, then measure beside nginx, HAProxy and plain workers; ARGS=--list shows what, ARGS=relay runs that
 PYTHON ?= python3
 VENV ?= .venv
+TEST_PROCESSES ?= 3
 BIN = $(VENV)/bin
 
 .PHONY: demo test test-clients lint bench soak pictures setup clean
@@ -26,7 +27,7 @@ lint: setup
 	$(BIN)/lint-imports
 
 test: setup lint
-	$(BIN)/pytest
+	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile
 
 test-clients: setup
 	$(BIN)/python tests/clients/environments.py

@@ -22,10 +22,10 @@ Write = Callable[[str], Path]
 def test_the_smallest_config_has_the_documented_defaults(write: Write) -> None:
     """Every default of the design, from a file that gives only an app."""
     path = write(APP)
-    config = load(path, {"XDG_RUNTIME_DIR": str(path.parent)})
+    config = load(path, {"XDG_RUNTIME_DIR": "/var"})
     assert config.model_dump() == {
         "name": "config",
-        "runtime_dir": path.parent / "gym-supervise/config",
+        "runtime_dir": Path("/var/gym-supervise/config"),
         "servers": {
             "a": {
                 "app": "m:app",
@@ -230,9 +230,9 @@ def test_the_models_cannot_be_changed(level: str) -> None:
 def test_the_runtime_folder_defaults_to_what_systemd_or_the_login_gives(write: Write, tmp_path: Path) -> None:
     """$RUNTIME_DIRECTORY first, then $XDG_RUNTIME_DIR, then one under /tmp for each user."""
     path = write(APP)
-    xdg = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    xdg = {"XDG_RUNTIME_DIR": "/var"}
     assert load(path, {"RUNTIME_DIRECTORY": "/run/x:/run/y"} | xdg).runtime_dir == Path("/run/x")
-    assert load(path, xdg).runtime_dir == tmp_path / "gym-supervise/config"
+    assert load(path, xdg).runtime_dir == Path("/var/gym-supervise/config")
     temporary = Path(f"/tmp/gym-supervise-{os.getuid()}/config")
     assert load(path, {}).runtime_dir == temporary
     assert load(path, {"XDG_RUNTIME_DIR": str(tmp_path / "gone")}).runtime_dir == temporary

@@ -43,7 +43,9 @@ class Screen:
             stdin=self.inner,
             stdout=self.inner,
             stderr=self.inner,
-            env=os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color"},
+            # A size in the environment would come before the terminal's own.
+            env={name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+            | {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color"},
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
@@ -59,8 +61,10 @@ class Screen:
         return self.text
 
     def shows(self, words: str, *, times: int = 1) -> str:
-        """Read until some words have been drawn so often; colours are left out."""
-        return self.read(lambda text: re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text).count(words) >= times)
+        """Read until some words have been drawn so often; colours and line breaks are left out."""
+        return self.read(
+            lambda text: " ".join(re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text).split()).count(words) >= times
+        )
 
     def press(self, keys: bytes) -> None:
         os.write(self.outer, keys)
