@@ -84,8 +84,12 @@ def _bind_text(call: Call) -> str:
 
 def exit_text(script: ScriptApp, error: SystemExit) -> str:
     """What to say of a script that has called sys.exit before it called uvicorn."""
-    where = script_traceback(error, chain=False)  # argparse's own error has been printed
-    return f"{script}: it has called sys.exit({error.code!r}) before it called uvicorn\n{where}"
+    text = (
+        f"{script}: it has called sys.exit({'' if error.code is None else repr(error.code)}) before it called uvicorn"
+    )
+    if not error.code:  # --help, say
+        return text
+    return f"{text}\n{script_traceback(error, chain=False)}"  # argparse has printed its own error
 
 
 def no_call_text(script: ScriptApp) -> str:

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
@@ -166,14 +167,18 @@ class _Stage:
         watch = asyncio.get_running_loop().create_task(_mirror(call.server, serving))
         try:
             status = await serving.run()
+        except Exception:
+            logger.exception("the worker failed")
+            raise
         finally:
+            self._over = serving.ready  # also where the script itself has cancelled it
             watch.cancel()
             asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
             signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
         if status != 0:
             self._failed = True
             raise _Over
-        self._over = True
+        self._over = True  # a stop before it was ready is an end like any other
         if callable(before):
             signal.raise_signal(signal.SIGTERM)
 
@@ -211,6 +216,8 @@ class _Stage:
         if self._failed:
             return BOOT_FAILED
         if self._over:
+            if isinstance(error.code, str):
+                print(error.code, file=sys.stderr, flush=True)  # as the interpreter does
             return error.code if isinstance(error.code, int) else OTHER if error.code else 0
         return self._fail(self._spec, exit_text(self._script, error))
 

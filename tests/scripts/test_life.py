@@ -176,6 +176,24 @@ def test_a_second_call_beside_the_first_is_the_scripts_affair(ran: Callable[...,
     assert "app.0[" in line
 
 
+def test_a_server_that_the_script_cancels_is_replaced(ran: Callable[..., Run]) -> None:
+    """It has served: that is no failed boot."""
+    text = (
+        APP + "import asyncio, signal\nserver = uvicorn.Server(uvicorn.Config(app))\n"
+        "async def main():\n    task = asyncio.create_task(server.serve())\n"
+        "    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, task.cancel)\n"
+        "    await asyncio.wait([task])\nasyncio.run(main())\nsys.exit('cancelled')\n"
+    )
+    run = ran(ALONE, text, workers=1).start()
+    (pid,) = run.rows()
+    os.kill(pid, signal.SIGUSR2)
+    eventually(lambda: run.rows() and set(run.rows()) != {pid}, "a new worker")
+    run.wait_ready()
+    assert "failed to boot" not in run.log.read_text()
+    assert "\ncancelled\n" in run.log.read_text()
+    assert run.stop() == 0
+
+
 def test_a_script_that_fails_after_it_has_served_says_so(ran: Callable[..., Run]) -> None:
     """Once, with its own traceback; it is no failed boot."""
     run = ran(ALONE, APP + "uvicorn.run(app)\nraise KeyError('late')\n", workers=1).start()

@@ -102,6 +102,10 @@ THREAD = (
 FAILURES = {
     "never": (APP, "it has come to its end without a call of uvicorn.run or Server.serve"),
     "sys.exit": (MAIN + "sys.exit('no')", "it has called sys.exit('no') before it called uvicorn"),
+    "help": (
+        "from argparse import *\n" + MAIN + "ArgumentParser().parse_args(['--help'])",
+        "script.py: it has called sys.exit(0) before it called uvicorn",
+    ),
     "argparse": (
         "import argparse\n"
         + MAIN
