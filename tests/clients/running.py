@@ -66,8 +66,9 @@ def supervised(row: Row, folder: Path) -> Iterator[Service]:
         timeouts={"graceful_seconds": 2},
         affinity={"preset": row.preset, **row.options.get("affinity", {})},
     )
-    service.start()
+    service.start(ready=False)
     try:
+        service.wait_ready(120)  # some apps take long to import
         yield service
         assert service.stop() == 0, service.log.read_text()[-4000:]
     finally:
@@ -77,23 +78,22 @@ def supervised(row: Row, folder: Path) -> Iterator[Service]:
 
 def play(row: Row, url: str, mode: str, *, seconds: float = 40) -> list[str | None]:
     """Have the client play; for each session None, or what was wrong with it, such as that it took longer."""
-    script, *more = row.player
-    path = str(PLAY / script)
-    arguments = [url, str(row.sessions), mode, *more]
-    if script.endswith(".mjs"):
-        interpreter = ["node", path]
-        environment = {**os.environ, "NODE_PATH": str(FOLDER / "node" / "node_modules")}
-    else:
-        interpreter = [python(row.environment), "-W", "ignore", path]
-        environment = dict(os.environ)
-    environment["SESSION_SECONDS"] = str(seconds)
-    done = subprocess.run(
-        [*interpreter, *arguments], capture_output=True, text=True, timeout=row.timeout, env=environment, check=False
-    )
+    command, environment = player(row, url, mode)
+    environment |= {"SESSION_SECONDS": str(seconds), "SESSIONS_AT_ONCE": str(row.at_once)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=row.timeout, env=environment, check=False)
     lines = done.stdout.splitlines()
     assert lines, done.stderr[-4000:]
     found: list[str | None] = json.loads(lines[-1])
     return found
+
+
+def player(row: Row, url: str, mode: str, *further: str) -> tuple[list[str], dict[str, str]]:
+    """The client's command and environment."""
+    script, *more = row.player
+    arguments = [str(PLAY / script), url, str(row.sessions), mode, *more, *further]
+    if script.endswith(".mjs"):
+        return ["node", *arguments], {**os.environ, "NODE_PATH": str(FOLDER / "node" / "node_modules")}
+    return [python(row.environment), "-W", "ignore", *arguments], dict(os.environ)
 
 
 def access_lines(service: Service) -> list[dict[str, Any]]:

@@ -109,7 +109,7 @@ class Service:
             self.wait_ready()
         return self
 
-    def wait_ready(self) -> None:
+    def wait_ready(self, seconds: float = DEADLINE_SECONDS) -> None:
         """Wait until every seat is ready."""
 
         def check() -> bool:
@@ -119,7 +119,7 @@ class Service:
             seats = [seat.state.name for seat in self.seats()]
             return len(seats) == self.workers and set(seats) == {"READY"}
 
-        eventually(check, f"{self.workers} ready workers; log so far:\n{self.log.read_text()}")
+        eventually(check, f"{self.workers} ready workers; log so far:\n{self.log.read_text()}", seconds)
 
     def wait_restarted(self) -> None:
         """Wait until a death has been seen and every seat is ready again."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
 from fastmcp import Client
 from fastmcp.client.transports import SSETransport, StreamableHttpTransport
-from sessions import KEEP, MORE, URL, play_all
+from sessions import KEEP, MORE, URL, play_all, see_death
 
 LIMITS = httpx2.Limits(max_keepalive_connections=100 if KEEP else 0, max_connections=1000)
 
@@ -41,4 +43,23 @@ async def play(number: int) -> None:
         assert (await found.call_tool("notes", {})).data == [f"{number}-{turn}" for turn in range(6)]
 
 
-asyncio.run(play_all(play))
+@contextlib.asynccontextmanager
+async def opened(_number: int) -> AsyncIterator[Client[Any]]:
+    """A session's client."""
+    async with client() as found:
+        yield found
+
+
+async def count(found: Client[Any]) -> str:
+    """Something that takes a while."""
+    await found.call_tool("count", {"to": 60})
+    return "right"
+
+
+async def notes(found: Client[Any]) -> str:
+    """Something that needs the session."""
+    await found.call_tool("notes", {})
+    return "right"
+
+
+asyncio.run(see_death(opened, count, notes) if "death" in MORE else play_all(play))

@@ -11,7 +11,7 @@ import httpx
 from mcp import ClientSession
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
-from sessions import KEEP, MORE, URL, play_all
+from sessions import KEEP, MORE, URL, play_all, see_death
 
 LIMITS = httpx.Limits(max_keepalive_connections=100 if KEEP else 0, max_connections=1000)
 
@@ -46,7 +46,21 @@ async def main() -> None:
                 result = await session.call_tool("notes", {})
                 assert result.structuredContent == {"result": [f"{number}-{turn}" for turn in range(6)]}
 
-        await play_all(play)
+        @contextlib.asynccontextmanager
+        async def opened(_number: int) -> AsyncIterator[ClientSession]:
+            async with streams(shared) as (read, write), ClientSession(read, write) as session:
+                await session.initialize()
+                yield session
+
+        async def count(session: ClientSession) -> str:
+            result = await session.call_tool("count", {"to": 60})
+            return "error" if result.isError else "right"
+
+        async def notes(session: ClientSession) -> str:
+            result = await session.call_tool("notes", {})
+            return "error" if result.isError else "right"
+
+        await (see_death(opened, count, notes) if "death" in MORE else play_all(play))
 
 
 asyncio.run(main())

@@ -12,7 +12,7 @@ from mcp import Client
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult
-from sessions import KEEP, MORE, URL, play_all
+from sessions import KEEP, MORE, URL, play_all, see_death
 
 LIMITS = httpx2.Limits(max_keepalive_connections=100 if KEEP else 0, max_connections=1000)
 
@@ -59,7 +59,20 @@ async def main() -> None:
                 if "auto" not in MORE:
                     assert await call(found, "notes") == [f"{number}-{turn}" for turn in range(6)]
 
-        await play_all(play)
+        @contextlib.asynccontextmanager
+        async def opened(_number: int) -> AsyncIterator[Client]:
+            async with client(shared) as found:
+                yield found
+
+        async def count(found: Client) -> str:
+            await call(found, "count", to=60)
+            return "right"
+
+        async def notes(found: Client) -> str:
+            await call(found, "notes")
+            return "right"
+
+        await (see_death(opened, count, notes) if "death" in MORE else play_all(play))
 
 
 asyncio.run(main())

@@ -39,6 +39,42 @@ function play(number) {
   });
 }
 
-const results = await Promise.all(Array.from({ length: Number(sessions) }, (_, number) => play(number)));
+// Each session stays open while a worker is killed: how it has ended, after how many seconds, and what it is good for then.
+function watch(number, started) {
+  return new Promise((resolve) => {
+    const socket = io(url, { transports, agent, forceNew: true, reconnectionDelay: 200, randomizationFactor: 0 });
+    let began = null;
+    let ended = "right";
+    let after = 0;
+    const finish = (text) => { socket.off("disconnect"); socket.disconnect(); resolve([ended, after, text]); };
+    socket.once("disconnect", () => { ended = "disconnected"; after = began ? (Date.now() - began) / 1000 : 0; });
+    socket.once("connect", async () => {
+      await socket.timeout(30000).emitWithAck("add", number);
+      started();
+      await killed;
+      began = Date.now();
+      await new Promise((r) => setTimeout(r, 8000));
+      try {
+        const total = await socket.timeout(10000).emitWithAck("add", number);
+        finish(total === 2 * number ? "right" : total === number ? "connected again, to a new session" : `wrong: ${total}`);
+      } catch (error) {
+        finish(String(error));
+      }
+    });
+  });
+}
+
+let tell;
+const killed = new Promise((resolve) => { tell = resolve; });
+const all = (make) => Promise.all(Array.from({ length: Number(sessions) }, (_, number) => make(number)));
+let results;
+if (process.argv.includes("death")) {
+  let waiting = Number(sessions);
+  const ends = all((number) => watch(number + 1, () => { if (--waiting === 0) console.log("running"); }));
+  process.stdin.once("data", () => tell());
+  results = await ends;
+} else {
+  results = await all(play);
+}
 console.log(JSON.stringify(results));
 process.exit(0);

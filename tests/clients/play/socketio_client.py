@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 
 import aiohttp
 import socketio
-from sessions import KEEP, MORE, URL, play_all
+from sessions import KEEP, MORE, URL, play_all, see_death
 
 TRANSPORTS = {"polling": ["polling"], "websocket": ["websocket"], "upgrade": ["polling", "websocket"]}[MORE[0]]
 
@@ -28,7 +30,32 @@ async def main() -> None:
             finally:
                 await client.eio.disconnect(abort=True)  # the other way waits for the poll that is under way
 
-        await play_all(play)
+        @contextlib.asynccontextmanager
+        async def opened(number: int) -> AsyncIterator[tuple[socketio.AsyncClient, int, asyncio.Event]]:
+            client, gone = socketio.AsyncClient(http_session=shared, reconnection_delay=0.2), asyncio.Event()
+            client.on("disconnect", lambda *_: gone.set())
+            await client.connect(URL, transports=TRANSPORTS)
+            await client.call("add", number + 1, timeout=30)
+            yield client, number + 1, gone
+            await client.eio.disconnect(abort=True)
+
+        async def stays(session: tuple[socketio.AsyncClient, int, asyncio.Event]) -> str:
+            try:
+                async with asyncio.timeout(8):
+                    await session[2].wait()
+            except TimeoutError:
+                return "right"
+            return "disconnected"
+
+        async def goes_on(session: tuple[socketio.AsyncClient, int, asyncio.Event]) -> str:
+            client, number, _ = session
+            while not client.connected or "/" not in client.namespaces:  # noqa: ASYNC110 - the client has no such event
+                await asyncio.sleep(0.05)
+            total = await client.call("add", number, timeout=10)
+            afresh = "connected again, to a new session" if total == number else f"wrong: {total}"
+            return "right" if total == 2 * number else afresh
+
+        await (see_death(opened, stays, goes_on) if "death" in MORE else play_all(play))
 
 
 asyncio.run(main())
