@@ -81,6 +81,7 @@ def _child(
     os.dup2(2, 1)
     sys.dont_write_bytecode = True
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # in a terminal under `stty tostop` a write would stop it
     hygiene.take_own_environment(env, folder)
     hygiene.take_own_exit_handlers()
     told = False
