@@ -99,21 +99,27 @@ class StripeRepair:
         return sorted(self._repairs)
 
     def begin(self, incarnation: int) -> None:
-        """A worker was marked dead: raise the flag of the stripe that it may have held, if there is one."""
-        intent = self._words[row_word(incarnation) + _INTENT]
-        if intent and not self._ring.is_live(incarnation):
-            self._flag((intent & LOW_HALF) - 1)
+        """A worker was marked dead: raise the flag of the stripe that it may have held, if there is one.
+
+        Does not raise: of an intent that names no stripe `step` says so.
+        """
+        stripe = (self._words[row_word(incarnation) + _INTENT] & LOW_HALF) - 1
+        if 0 <= stripe < self._stripes.count and not self._ring.is_live(incarnation):
+            self._flag(stripe)
 
     def step(self, now: float) -> float | None:
         """Do what can be done; returns when to call again (monotonic seconds), None when nothing is in repair.
 
-        Raises StripeCorrupt, with the stripe's flag left up.
+        Raises StripeCorrupt, with the flag of a stripe that it names left up.
         """
         looked = self._clock()  # before the look, or being descheduled after it would count as settling time
         intents = self._ring.intents()
         for row, intent in intents:
             if intent & ABANDONED or not self._lives(row):
-                self._flag((intent & LOW_HALF) - 1)
+                stripe = (intent & LOW_HALF) - 1
+                if not 0 <= stripe < self._stripes.count:
+                    raise StripeCorrupt(f"an intent: found stripe {stripe}, expected one of {self._stripes.count}")
+                self._flag(stripe)
         again = [self._advance(stripe, repair, intents, now, looked) for stripe, repair in list(self._repairs.items())]
         return min((when for when in again if when is not None), default=None)
 

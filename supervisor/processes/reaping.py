@@ -21,6 +21,7 @@ from typing import Protocol
 
 from supervisor.core.events import Worker, WorkerDied
 from supervisor.processes import children
+from supervisor.processes.exits import describe
 from supervisor.processes.spawn import Child
 
 GRACE_SECONDS = 0.5
@@ -108,13 +109,3 @@ class Reaper:
             if children.reap(pid):
                 found.discard(pid)
         self._orphans = {pid: self._orphans.get(pid, now + self._grace_seconds) for pid in found}
-
-
-def describe(status: int) -> str:
-    """An exit status in words."""
-    if status >= 0:
-        return f"exit status {status}"
-    try:
-        return f"killed by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"killed by signal {-status}"

@@ -18,7 +18,7 @@ from supervisor.relay.peer import Peer
 if TYPE_CHECKING:
     from supervisor.relay.websocket.acceptor import Conversation
 
-logger = logging.getLogger("supervisor.relay")
+logger = logging.getLogger("gym_supervise.relay")
 
 FIRST_PAUSE_SECONDS = 0.002
 LONGEST_PAUSE_SECONDS = 0.1

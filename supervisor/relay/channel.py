@@ -15,7 +15,7 @@ from supervisor.relay.websocket.owner import OwnerSocket
 if TYPE_CHECKING:
     from supervisor.relay.server import RelayServer
 
-logger = logging.getLogger("supervisor.relay")
+logger = logging.getLogger("gym_supervise.relay")
 
 
 class Channel(asyncio.Protocol):

@@ -13,7 +13,7 @@ from supervisor.relay.link import Link
 from supervisor.relay.once import logged_by_owner
 from supervisor.relay.outcomes import Draining, Gone, NotOwner, Outcome, OwnerLost, Refused, Taken
 
-logger = logging.getLogger("supervisor.relay")
+logger = logging.getLogger("gym_supervise.relay")
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 

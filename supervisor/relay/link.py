@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from supervisor.relay.frames import CHUNK, COPIED, Frame, FrameReader, ProtocolError, last_word, piece_word, text_word
 
-logger = logging.getLogger("supervisor.relay")
+logger = logging.getLogger("gym_supervise.relay")
 
 # So many bytes of a reply may wait for a slow client before the owner's socket is left alone.
 HIGH_WATER = 64 * 1024

@@ -11,6 +11,7 @@ from typing import Any
 from server_adapters.adapter import Adapter, Reading, ReplyKind
 from server_adapters.heads import RequestHead, ResponseHead
 from shmclaims import WorkerRing
+from supervisor.processes.exits import describe
 from supervisor.routing.request import Request
 from supervisor.routing.shown import prefix, without
 
@@ -109,4 +110,6 @@ def describe_gone(ring: WorkerRing, incarnation: int) -> str:
     when = (
         "" if not row.died_at else " at " + datetime.fromtimestamp(row.died_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     )
-    return f"worker {row.index} (pid {row.pid}), which held this session, has exited{when}; its state is lost"
+    how = "has exited" if row.exit_status is None else f"has ended ({describe(row.exit_status)})"
+    why = f": the supervisor ended it, since it {row.reason}" if row.reason else ""
+    return f"worker {row.index} (pid {row.pid}), which held this session, {how}{when}{why}; its state is lost"

@@ -230,6 +230,17 @@ def test_two_tokens_stop_the_service(herd: Herd) -> None:
     assert herd.segment.words[row_word(one) + Row.INTENT] == 1
 
 
+@pytest.mark.parametrize("intent", [1 << 31, 0xFFFF, ABANDONED])
+def test_an_intent_that_names_no_stripe_stops_the_service(herd: Herd, intent: int) -> None:
+    """No worker writes that: the memory was changed by something else."""
+    one = dead_with_intent(herd, token_lost=False)
+    intend(herd, one, intent)
+    herd.repair.begin(one)
+    with pytest.raises(StripeCorrupt, match=r"found stripe -?\d+, expected one of \d+"):
+        herd.repair.step(NOW)
+    intend(herd, one, 0)
+
+
 @pytest.mark.parametrize("ending", ["goes on", "is killed"])
 def test_a_stopped_holder(herd: Herd, ending: str) -> None:
     """While it is stopped others time out, also with a death beside it; when it goes on or is killed, repair ends."""

@@ -53,6 +53,7 @@ def test_a_dead_workers_sessions_get_410_from_everybody(service: Callable[..., S
             assert reply["error"] == "session_gone"
             assert (reply["server"], reply["worker"], reply["incarnation"]) == ("app", index, incarnation)
             assert reply["died_at"].endswith("Z")
+            assert f"(pid {victim}), which held this session, has ended (killed by SIGKILL) at " in reply["detail"]
             assert headers["cache-control"] == "no-store"
             assert headers["set-cookie"].startswith(cookie)
     done = gym.run("claims", "--json")

@@ -20,7 +20,7 @@ from supervisor.relay.once import OwnersAppFailed, logged_by_owner
 from supervisor.relay.outcomes import Order, Outcome, OwnerLost
 from supervisor.relay.peer import Peer
 
-logger = logging.getLogger("supervisor.relay")
+logger = logging.getLogger("gym_supervise.relay")
 
 DENIAL = "websocket.http.response"
 
