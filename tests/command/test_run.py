@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes.terminal import Terminal
 
 from supervisor import cli
 from supervisor.commands.run import configure
@@ -14,6 +18,7 @@ from supervisor.config import Config, locate
 from supervisor.errors import ConfigError
 
 Run = Callable[..., Any]
+ROOT = Path(__file__).resolve().parents[2]
 
 SCRIPT = "import uvicorn\nasync def app(scope, receive, send): ...\nuvicorn.run(app, port=0, workers=2)\n"
 
@@ -142,3 +147,35 @@ def test_a_script_that_cannot_be_served_is_3(run: Run, tmp_path: Path) -> None:
     assert done.err.count("Traceback") == done.err.count("KeyError: 'mine'") == 1
     assert 'broken.py", line 2, in deep' in done.err
     assert "supervisor/" not in done.err
+
+
+@pytest.mark.parametrize("settings", [("tostop",), ("-tostop",)])
+def test_in_a_terminal_its_script_can_be_asked(tmp_path: Path, settings: tuple[str, ...]) -> None:
+    """What the script prints comes through, also where the terminal stops those who write in the background."""
+    (tmp_path / "broken.py").write_text("print('hello')\nraise KeyError('mine')\n")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", "import gym_supervise; gym_supervise.main()", "run", "broken.py"]
+    with Terminal(command, environment, *settings) as terminal:
+        shown = terminal.read_all()
+        assert terminal.wait(20) == 3
+    assert "hello" in shown
+    assert shown.count("KeyError: 'mine'") == 1
+
+
+def test_ctrl_c_ends_the_asking(tmp_path: Path) -> None:
+    """The script is a process of its own, and goes as well."""
+    (tmp_path / "slow.py").write_text(
+        "import os, time\nprint('pid', os.getpid(), 'end', flush=True)\ntime.sleep(1000)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", "import gym_supervise; gym_supervise.main()", "run", "slow.py"]
+    with Terminal(command, environment) as terminal:
+        shown = b""
+        while b" end" not in shown:
+            shown += os.read(terminal.descriptor, 4096)
+        terminal.press(b"\x03")
+        assert "gym-supervise: interrupted" in terminal.read_all()
+        assert terminal.wait(20) == 1
+    match = re.search(rb"pid (\d+) end", shown)
+    assert match is not None
+    assert not os.path.exists(f"/proc/{int(match[1])}/exe")
