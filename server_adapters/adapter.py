@@ -7,7 +7,7 @@ claim and does no I/O; `supervisor.routing.rule` decides, from a `Reading`, what
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -174,6 +174,13 @@ class Adapter(Protocol):
     def frames(self, head: RequestHead, reading: Reading, /) -> Finder | None:
         """What to look for in the frames that the app sends to a WebSocket; None: it gives out no id."""
 
+    @property
+    def names_files(self) -> bool:
+        """Whether frames name things beside the session that lie in the memory of the worker: see `files`."""
+
+    def files(self, frame: bytes, /) -> Iterable[str]:
+        """Ids of things that a frame names: they lead to this worker for as long as its WebSocket is open."""
+
     def last_words(
         self, head: RequestHead, reading: Reading, reply: ResponseHead, facts: Mapping[str, Any], /
     ) -> bytes | None:
@@ -187,6 +194,7 @@ class Plain:
     """What most adapters answer to the questions that only some kinds of server raise."""
 
     has_sessions = True
+    names_files = False
 
     def read_body(self, _head: RequestHead, reading: Reading, _body: bytes, /) -> Reading:
         """No id is in a body."""
@@ -203,6 +211,10 @@ class Plain:
     def frames(self, _head: RequestHead, _reading: Reading, /) -> Finder | None:
         """No frame gives out an id."""
         return None
+
+    def files(self, _frame: bytes, /) -> Iterable[str]:
+        """Frames name nothing else."""
+        return ()
 
     def last_words(
         self, _head: RequestHead, _reading: Reading, _reply: ResponseHead, _facts: Mapping[str, Any], /

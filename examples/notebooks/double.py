@@ -21,7 +21,8 @@ def _(mo):
 
 @app.cell
 def _(mo, number):
-    mo.md(f"double: {2 * number.value}")
+    double = 2 * number.value
+    mo.hstack([mo.md(f"double: {double}"), mo.download(str(double).encode(), filename="double.txt")])
 
 
 if __name__ == "__main__":

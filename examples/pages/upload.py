@@ -1,4 +1,4 @@
-"""The page of `upload.py`: a count of its runs, and the size of a file that is uploaded to it."""
+"""The page of `upload.py`: a count of its runs, and the size of a file that is uploaded, which can be had again."""
 
 import streamlit as st
 
@@ -7,3 +7,4 @@ st.write(f"runs: {st.session_state.runs}")
 file = st.file_uploader("a file")
 if file is not None:
     st.write(f"size: {len(file.getvalue())}")
+    st.download_button("the same file", file.getvalue(), "same.txt")

@@ -11,6 +11,22 @@ from supervisor.routing.replies import Refusal
 from supervisor.routing.sessions import Owned
 
 
+async def claim_file(claims: Claims, name: str) -> Owned | None:
+    """Claim a thing that the app's client is told of beside its session, and count the request in.
+
+    None where another worker has the same thing, which is as good, or where it cannot be had: the app's message passes
+    all the same, and what asks for the thing runs where it lands.
+    """
+    try:
+        own = await claims.take(name, start=True, replace_gone=True)
+    except (AlreadyClaimed, ClaimGone, TableFull, ClaimTimeout):
+        return None
+    claims.book.enter(own)
+    own.kept = True
+    claims.book.start(own, succeeded=False, now=time.monotonic())  # it is no session that placement should count
+    return own
+
+
 async def claim_issued(claims: Claims, reading: Reading, session: str) -> Owned:
     """Claim it for the request that `reading` is of, and count that in.
 

@@ -12,11 +12,10 @@ import time
 from typing import Any
 
 from server_adapters.adapter import Adapter
-from server_adapters.finders import Finder
 from server_adapters.heads import ResponseHead
 from supervisor.routing.claims import Claims
 from supervisor.routing.extension import SessionExtension
-from supervisor.routing.issuing import claim_issued
+from supervisor.routing.issuing import claim_file, claim_issued
 from supervisor.routing.replies import Refusal, Replies
 from supervisor.routing.request import Request
 from supervisor.routing.sessions import Owned
@@ -49,6 +48,8 @@ class WebSocketVisit:
         self._issued: Owned | None = None
         self._answered = False
         self._finder = adapter.frames(request.head, request.reading)
+        self._looks = self._finder is not None or adapter.names_files
+        self._files: set[str] = set()
         self.withheld = False
         self._closes = 0
         self._held: list[Owned] = []  # all that it counts in
@@ -71,8 +72,8 @@ class WebSocketVisit:
         if self.withheld:
             raise Withheld
         if self._answered:
-            if self._finder is not None and message["type"] == "websocket.send":
-                await self._look(self._finder, message)
+            if self._looks and message["type"] == "websocket.send":
+                await self._look(message)
             await self._request.send(message)
             return
         kind = message["type"]
@@ -97,14 +98,25 @@ class WebSocketVisit:
                 self._own.kept = True
         return message if seen.headers is None else {**message, "headers": list(seen.headers)}
 
-    async def _look(self, finder: Finder, message: dict[str, Any]) -> None:
-        """Look for an id in a frame."""
+    async def _look(self, message: dict[str, Any]) -> None:
+        """Look into a frame: for the session's id, and for files that are in this worker's memory."""
+        adapter, finder = self._adapter, self._finder
         data = message.get("bytes")
-        issued = finder.feed((message.get("text") or "").encode() if data is None else data, last=False)
-        if finder.over:
-            self._finder = None
-        if issued is not None:
-            await self.issue(issued)
+        frame = (message.get("text") or "").encode() if data is None else data
+        if finder is not None:
+            issued = finder.feed(frame, last=False)
+            if finder.over:
+                self._finder = None
+                self._looks = adapter.names_files
+            if issued is not None:
+                await self.issue(issued)
+        if adapter.names_files:
+            for name in adapter.files(frame):
+                if name not in self._files:
+                    self._files.add(name)
+                    own = await claim_file(self._claims, name)
+                    if own is not None:
+                        self._held.append(own)
 
     async def issue(self, session: str) -> None:
         """The app gives out an id: claim it before the message with it leaves. One that it has already is no news.

@@ -49,6 +49,10 @@ READINGS: list[tuple[Adapter, RequestHead, Reading]] = [
     (Streamlit(), request("PUT", f"/_stcore/upload_file/{UUID}/f"), Reading(UUID)),
     (Streamlit(), request("DELETE", f"/a/_stcore/upload_file/{UUID}/f"), Reading(UUID)),
     (Streamlit(), request("GET", "/_stcore/health", headers=OFFERED), Reading()),
+    (Streamlit(), request("GET", f"/a/media/{SID}.png"), Reading(f"media/{SID}.png", judged=True)),
+    (Streamlit(), request("GET", "/media/other.png"), Reading()),
+    (Marimo(), request("GET", "/a/@file/12-x.png"), Reading("@file/12-x.png", judged=True)),
+    (Marimo(), request("GET", "/a/@file/"), Reading("@file/", judged=True)),
 ]
 
 
@@ -78,6 +82,22 @@ def test_the_id_in_streamlits_frames() -> None:
         assert finder.feed(other, last=False) is None
     assert finder.feed(message, last=False) == UUID
     assert Streamlit().frames(socket("/other"), Reading()) is None
+
+
+FILES: list[tuple[Adapter, bytes, set[str]]] = [
+    (Streamlit(), f"\x0a/media/{SID}.png\x12 /media/{SID}.png /media/short.png".encode(), {f"media/{SID}.png"}),
+    (Streamlit(), b"\xff\x00", set()),
+    (Marimo(), b'<img src=./@file/12-a_b.png> \\"@file/3-c.txt\\"', {"@file/12-a_b.png", "@file/3-c.txt"}),
+    (Marimo(), b"@file/none", set()),
+]
+
+
+@pytest.mark.parametrize(("adapter", "frame", "expected"), FILES)
+def test_files_in_a_frame(adapter: Adapter, frame: bytes, expected: set[str]) -> None:
+    """Each is what a request for it names."""
+    assert adapter.names_files
+    assert set(adapter.files(frame)) == expected
+    assert {read(adapter, request("GET", f"/{name}")).session for name in expected} == expected
 
 
 LOST = [(Shiny(), 404), (Marimo(), 410), (Streamlit(), 400)]

@@ -14,13 +14,7 @@ import pytest
 from clients.rows import DEATHS, Row
 from clients.running import player, supervised
 from clients.table import TABLE
-from whole.harness import Service, eventually
-
-
-def gone(service: Service) -> int:
-    """How many sessions are lost."""
-    claims = json.loads(service.run("claims", "--json").stdout)
-    return sum(claim["state"] == "gone" for claim in claims)
+from whole.harness import eventually
 
 
 def counted(texts: list[str]) -> str:
@@ -40,12 +34,12 @@ def test_a_worker_is_killed(row: Row, tmp_path: Path) -> None:
                 assert playing.stdin is not None
                 assert playing.stdout is not None
                 assert playing.stdout.readline() == "running\n"
-                victim = max(service.rows().values(), key=lambda seat: seat.claims).pid
+                seat = max(service.rows().values(), key=lambda seat: seat.sessions)
+                victim, lost = seat.pid, seat.sessions
                 os.kill(victim, signal.SIGKILL)
                 playing.stdin.write("killed\n")
                 playing.stdin.flush()
                 eventually(lambda: victim not in service.rows(), "the death to be seen")
-                lost = gone(service)
                 service.wait_ready(120)
                 found: list[list[Any]] = json.loads(playing.stdout.readline())
             finally:

@@ -81,9 +81,16 @@ def counted(session: str) -> dict[str, int]:
 async def own_page(socket: WebSocket) -> None:
     """A WebSocket under an id that the page has made."""
     await socket.accept()
-    await socket.send_text(json.dumps(counted(socket.query_params["session_id"])))
+    file = f"4-{new()}.txt"
+    known.add(file)
+    await socket.send_text(json.dumps({**counted(socket.query_params["session_id"]), "file": f"./@file/{file}"}))
     async for _ in socket.iter_text():
         pass
+
+
+async def file(request: Request) -> Response:
+    """A file of a page, in the memory of its worker."""
+    return PlainTextResponse("file", status_code=200 if request.path_params["name"] in known else 404)
 
 
 async def own(request: Request) -> Response:
@@ -100,6 +107,7 @@ app = Starlette(
         Route("/session/{session}/wait", wait),
         WebSocketRoute("/page", page),
         WebSocketRoute("/ws", own_page),
+        Route("/@file/{name}", file),
         Route("/api/own", own, methods=["POST"]),
     ]
 )

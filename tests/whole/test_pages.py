@@ -177,6 +177,16 @@ def opened_later(service: Service, on: int) -> Any:
     return lambda path: connect(f"ws://t{path}", sock=sock)
 
 
+def test_a_file_that_a_frame_names(marimo: Service) -> None:
+    """It lies in the memory of the page's worker: every worker leads there while the page is open."""
+    connections = marimo.connections()
+    for number, on in enumerate(connections):
+        with opened(marimo, on, f"/ws?session_id=s_file{number:02}") as socket:
+            path = json.loads(socket.recv(10))["file"].removeprefix(".")
+            assert {connection.ask("GET", path)[0] for connection in connections.values()} == {200}
+    assert {connection.ask("GET", "/@file/4-nobodys.txt")[0] for connection in connections.values()} == {404}
+
+
 def test_a_page_comes_back_after_a_death(marimo: Service) -> None:
     """Under its own id, to a new session: its POSTs are refused until its WebSocket is there again."""
     connections = marimo.connections()

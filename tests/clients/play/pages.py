@@ -91,7 +91,11 @@ async def marimo(http: httpx.AsyncClient, number: int) -> None:
         for turn in range(1, TURNS + 1):
             value = 1000 * (number + 1) + turn
             await post("set_ui_element_value", objectIds=[element[1]], values=[value])
-            await found.until(lambda frame: f"double: {2 * value}" in json.dumps(frame))  # noqa: B023
+            shown = await found.until(lambda frame: f"double: {2 * value}" in json.dumps(frame) and json.dumps(frame))  # noqa: B023
+            file = re.search(r"@file/[\w.-]+", shown)
+            assert file is not None
+            saved = await http.get(f"{URL}/{file[0]}")
+            assert (saved.status_code, saved.text) == (200, str(2 * value)), saved
 
 
 async def _marimo_page(http: httpx.AsyncClient, number: int) -> tuple[str, dict[str, str]]:
@@ -149,6 +153,9 @@ async def streamlit(http: httpx.AsyncClient, number: int) -> None:
             again = _rerun(BackMsg, files, urls[0], size)
             await found.send(again)
             await found.until(lambda frame: f"size: {size}" in text(frame))  # noqa: B023
+            button = await found.until(lambda frame: re.search(r"/media/\w+\.\w+", text(frame)))
+            saved = await http.get(URL + button[0])
+            assert (saved.status_code, len(saved.content)) == (200, size), saved
 
 
 def _rerun(make: Any, widget: str = "", urls: Any = None, size: int = 0) -> bytes:
@@ -210,8 +217,8 @@ async def open_marimo(http: httpx.AsyncClient, number: int) -> AsyncIterator[Ope
         async def again() -> str:
             before = await post()
             async with page(path) as back:
-                resumed = await back.until(lambda frame: frame["op"] == "kernel-ready" and [frame["data"]["resumed"]])
-            kept = "resumed" if resumed[0] else "connected again, to a new session"
+                op = await back.until(lambda frame: frame["op"] in ("kernel-ready", "reconnected") and frame["op"])
+            kept = "resumed" if op == "reconnected" else "connected again, to a new session"
             return kept if before == "right" else f"{before}; {kept}"
 
         yield Open(found, post, again)
