@@ -56,6 +56,7 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
                        the last of them is over
     judged             the app refuses an id that it does not know: where the id's worker is gone, the request runs as
                        one that names no session
+    drops              a start that need not know the id: where nobody holds it, the request goes without these headers
     reply_to           the id by which the client matches a reply to its request, as JSON; empty where it has none
     last_words         the owner's death in the middle of the reply can be told in it: `last_words` says how
     needs_body         the id is in the body: read it whole and call `read_body`
@@ -74,6 +75,7 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     stateless: bool = False
     lasts: bool = False
     judged: bool = False
+    drops: tuple[bytes, ...] = ()
     reply_to: bytes = b""
     last_words: bool = False
     needs_body: bool = False

@@ -177,6 +177,9 @@ class Router:
             case rule.Place(mint, claim):
                 if mint and (reading.ends or reading.stays_open):
                     self._replies.note_lost_end(request.head)
+                if reading.drops and not claim:
+                    kept = [header for header in request.scope["headers"] if header[0] not in reading.drops]
+                    request.scope["headers"] = kept
                 session = self._forwarder.new_id() if mint else session if claim else None
                 await self._place(request, session, mint=mint)
             case rule.Refuse("session_gone"):

@@ -32,6 +32,12 @@ READINGS: list[tuple[str, list[Header], Any, Reading]] = [
     ("POST", NAMED, call(number="a"), Reading(SID, reply_to=b'"a"', last_words=True)),
     ("POST", NAMED, call(arguments={"session_id": "x"}), Reading(SID, reply_to=b"3", last_words=True)),
     ("POST", NAMED, {"jsonrpc": "2.0", "method": "notifications/initialized"}, Reading(SID, last_words=True)),
+    (
+        "POST",
+        NAMED,
+        {"id": 0, "method": "initialize"},
+        Reading(SID, starts=True, judged=True, drops=(b"mcp-session-id",), reply_to=b"0", last_words=True),
+    ),
     ("POST", NAMED, None, Reading(SID, last_words=True)),
     ("GET", NAMED, None, Reading(SID, last_words=True)),
     ("DELETE", NAMED, None, Reading(SID, ends=True)),

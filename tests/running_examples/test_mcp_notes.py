@@ -177,3 +177,36 @@ def test_a_lost_session(service: Service) -> None:
     assert "Session not found" in asyncio.run(play())
     service.wait_ready()
     assert len(asyncio.run(notes(service, "after"))) == 6
+
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 0,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
+
+
+def initialize(service: Service, named: str | None) -> tuple[int, str | None]:
+    """An initialize on a new connection, with a session's id or without: status, and the id given out."""
+    headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+    headers |= {} if named is None else {"mcp-session-id": named}
+    status, got, _ = service.connect().ask("POST", "/mcp", body=INITIALIZE, headers=headers)
+    return status, got.get("mcp-session-id")
+
+
+def test_initialize_with_a_stale_id(service: Service) -> None:
+    """A client that begins anew with an old session's id gets a new session, whatever became of the old one."""
+    status, first = initialize(service, None)
+    assert status == 200
+    assert first is not None
+    owner = claims(service)[first[:8]]
+    os.kill(next(pid for pid, row in service.rows().items() if row.incarnation == owner), signal.SIGKILL)
+    eventually(lambda: first[:8] not in claims(service), "the session to be gone")
+    service.wait_ready()
+    for named in (first, "0123456789abcdef0123456789abcdef"):
+        for _ in range(4):
+            status, given = initialize(service, named)
+            assert (status, given not in (None, named)) == (200, True)
+            assert given is not None
+            assert given[:8] in claims(service)
