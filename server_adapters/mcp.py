@@ -68,10 +68,10 @@ class Mcp(ServerKind):
         number, method, tool, state, argument = _REQUEST.read(body)
         reply_to = b"" if number is None else msgspec.json.encode(number)
         if reading.session is not None:
-            named = msgspec.structs.replace(reading, needs_body=False, reply_to=reply_to)
+            reading = msgspec.structs.replace(reading, needs_body=False, reply_to=reply_to)
             if method == "initialize":  # of a client that still has an old session's id; the server would refuse it
-                return msgspec.structs.replace(named, starts=True, judged=True, drops=(SESSION,))
-            return named
+                return msgspec.structs.replace(reading, starts=True, judged=True, drops=(SESSION,))
+            return reading
         if isinstance(state, str) and state:
             return Reading(_of_state(state), judged=True, ends=True, reply_to=reply_to, last_words=True)
         named = session_id(argument)
