@@ -40,6 +40,7 @@ from shmclaims.layout import (
 _STATE, _INTENT, _INDEX, _SESSIONS = Row.STATE.value, Row.INTENT.value, Row.INDEX.value, Row.SESSIONS.value
 _FREE, _READY, _DEAD = RowState.FREE.value, RowState.READY.value, RowState.DEAD.value
 _CLAIMS, _UNSEEDED, _CONNECTIONS = Row.CLAIMS.value, Row.UNSEEDED.value, Row.CONNECTIONS.value
+_REQUESTS, _RELAYED_IN, _IN_FLIGHT = Row.REQUESTS.value, Row.RELAYED_IN.value, Row.IN_FLIGHT.value
 _HEARTBEAT, _HEARTBEAT_AT = Row.HEARTBEAT.value, Row.HEARTBEAT_AT.value
 _EXIT, _REASON, _RSS_BYTES = Row.EXIT.value, Row.REASON.value, Row.RSS_BYTES.value
 _TEXT = struct.Struct(f"={REASON_WORDS}Q")
@@ -99,6 +100,22 @@ class OwnRow:
         """Add `amount` (may be negative) to a counter of `RowView`."""
         word = self._row + COUNTERS[counter]
         self._words[word] = (self._words[word] + amount) & COUNTER_MASK
+
+    def enter(self) -> None:
+        """A request begins that came in here."""
+        words, row = self._words, self._row
+        words[row + _REQUESTS] += 1
+        words[row + _IN_FLIGHT] += 1
+
+    def enter_relayed(self) -> None:
+        """A request begins that another worker has relayed to this one."""
+        words, row = self._words, self._row
+        words[row + _RELAYED_IN] += 1
+        words[row + _IN_FLIGHT] += 1
+
+    def leave(self) -> None:
+        """A request is over."""
+        self._words[self._row + _IN_FLIGHT] -= 1
 
     def set(self, counter: str, value: int) -> None:
         """Set a counter of `RowView`."""

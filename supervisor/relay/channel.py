@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from typing import TYPE_CHECKING
 
 from supervisor.relay import unix
@@ -46,7 +47,9 @@ class Channel(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
         try:
-            unix.check_peer(transport.get_extra_info("socket"), self._server.uid)
+            sock = transport.get_extra_info("socket")
+            unix.check_peer(sock, self._server.uid)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, unix.SEND_BUFFER)
         except unix.ForeignPeer as error:
             logger.error("relay: connection refused: %s", error)  # noqa: TRY400 (the trace says nothing more)
             self._transport.abort()
@@ -93,7 +96,7 @@ class Channel(asyncio.Protocol):
         self._uploading = False
         self.write(encode(ack))
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Send now."""
         if not self.lost:
             self._transport.write(data)
@@ -159,7 +162,7 @@ class Channel(asyncio.Protocol):
             self._socket = socket = OwnerSocket(self)
             server.serve(request, socket, socket)
             return
-        self._reply = reply = Reply(self)
+        self._reply = reply = Reply(self, direct=request.direct)
         self._upload = upload = Upload(self, reply, request)
         self._uploading = request.more_body
         server.serve(request, reply, upload)

@@ -8,7 +8,8 @@ the reader hands on what has come of one without waiting for the rest, so that a
 joined, whatever sizes the socket delivers. Structs are held until they are complete, in pieces that are joined once.
 
 acceptor -> owner   Open, then for a body that did not fit into it Piece ... Last
-owner -> acceptor   Ack (refusals) or TAKEN, then Head, Piece ... Last, with Message where the app sends something else.
+owner -> acceptor   Ack (refusals) or TAKEN, then Head, Piece ... Last, with Message where the app sends something else;
+                    or Whole in place of Head, where the acceptor takes it.
                     READS: the app waits for its client, for a body that is held back until then or
                     for the disconnect. FAILED: the app ended without a whole reply, and that is logged
 
@@ -35,8 +36,10 @@ VERSION: Final = 1
 MAX_STRUCT: Final = 1 << 20
 # A request's body up to this size travels inside Open, a reply's inside Head.
 INLINE_BODY: Final = 64 * 1024
-# Bodies are cut into frames of this size: a writer looks at the back-pressure between two of them.
+# Bodies are written in pieces of this size: a writer looks at the back-pressure between two of them.
 CHUNK: Final = 256 * 1024
+# A body's frame may be so large; a multiple of CHUNK.
+LARGEST_FRAME: Final = 1 << 30
 # A piece above this size is written by itself, behind its word: below it a copy is cheaper than a second call.
 # (transport.writelines would be both, but asyncio's of Python 3.12 and 3.13 forgets the back-pressure: CVE-2024-12254.)
 COPIED: Final = 16 * 1024
@@ -84,6 +87,7 @@ class Open(msgspec.Struct, array_like=True, frozen=True, gc=False):
     holds_body        the client waits for `100 Continue`: the body comes after READS only
     extensions        names of the ASGI extensions that the acceptor's server offers and the relay carries
     subprotocols      those that the client of a WebSocket offers, in order
+    direct            the acceptor takes a small reply as Whole
     """
 
     incarnation: int
@@ -97,6 +101,7 @@ class Open(msgspec.Struct, array_like=True, frozen=True, gc=False):
     holds_body: bool = False
     extensions: list[str] | None = None
     subprotocols: list[str] | None = None
+    direct: bool = False
 
 
 class Ack(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -168,6 +173,16 @@ class Text(msgspec.Struct, frozen=True, gc=False):
     data: bytes
 
 
+class Whole(msgspec.Struct, frozen=True, gc=False):
+    """A whole reply as it goes to the client, but for status line and the headers that the acceptor's server adds.
+
+    data  the lines of its headers, an empty one, its body
+    """
+
+    status: int
+    data: bytes
+
+
 class Signal(enum.Enum):
     """Frames without payload."""
 
@@ -177,10 +192,11 @@ class Signal(enum.Enum):
     ENDED = 10
 
 
-Frame = Open | Ack | Head | Message | Piece | Last | Text | Signal
+Frame = Open | Ack | Head | Message | Piece | Last | Text | Whole | Signal
 
-_OPEN, _ACK, _HEAD, _MESSAGE, _PIECE, _LAST, _TEXT = 1, 2, 6, 7, 8, 0, 9
+_OPEN, _ACK, _HEAD, _MESSAGE, _PIECE, _LAST, _TEXT, _WHOLE = 1, 2, 6, 7, 8, 0, 9, 15
 _WORD = struct.Struct("<IB")
+_WHOLE_WORD = struct.Struct("<IBH")
 _pack = _WORD.pack
 _unpack = _WORD.unpack_from
 _encode = msgspec.msgpack.Encoder().encode
@@ -188,6 +204,10 @@ _encode = msgspec.msgpack.Encoder().encode
 
 def _mark(kind: int) -> int:
     return VERSION << 4 | kind
+
+
+def _whole(payload: bytes) -> Whole:
+    return Whole(int.from_bytes(payload[:2], "little"), payload[2:])
 
 
 # By the word's last byte: version and kind in one look.
@@ -199,6 +219,7 @@ _DECODE: dict[int, Callable[[bytes], Frame]] = {
     _mark(_PIECE): Piece,
     _mark(_LAST): Last,
     _mark(_TEXT): Text,
+    _mark(_WHOLE): _whole,
     **{_mark(signal.value): {b"": signal}.__getitem__ for signal in Signal},
 }
 _BODIES: dict[int, Callable[[bytes], Frame]] = {_mark(_PIECE): Piece, _mark(_LAST): Last, _mark(_TEXT): Text}
@@ -206,6 +227,8 @@ _MARKS: dict[type, int] = {Open: _mark(_OPEN), Ack: _mark(_ACK), Head: _mark(_HE
 _PIECE_MARK = _mark(_PIECE)
 _LAST_MARK = _mark(_LAST)
 _TEXT_MARK = _mark(_TEXT)
+_WHOLE_MARK = _mark(_WHOLE)
+_pack_whole = _WHOLE_WORD.pack
 
 TAKEN: Final = _pack(0, _mark(Signal.TAKEN.value))
 FAILED: Final = _pack(0, _mark(Signal.FAILED.value))
@@ -226,6 +249,14 @@ def encode(frame: Open | Ack | Head | Message) -> bytes:
     if size > MAX_STRUCT:
         raise ProtocolError(f"{type(frame).__name__} of {size} bytes; it may have {MAX_STRUCT}")
     return _pack(size, _MARKS[type(frame)]) + payload
+
+
+def encode_whole(status: int, lines: bytes, body: bytes) -> bytes:
+    """The bytes of a Whole; `body` of INLINE_BODY bytes at most."""
+    size = len(lines) + 4 + len(body)
+    if size > MAX_STRUCT:
+        raise ProtocolError(f"Whole of {size} bytes; it may have {MAX_STRUCT}")
+    return b"".join((_pack_whole(size, _WHOLE_MARK, status), lines, b"\r\n", body))
 
 
 def piece_word(size: int) -> bytes:

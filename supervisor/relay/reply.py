@@ -12,14 +12,17 @@ from supervisor.relay.frames import (
     CHUNK,
     FAILED,
     INLINE_BODY,
+    LARGEST_FRAME,
     TAKEN,
     Ack,
     Head,
     Message,
     encode,
+    encode_whole,
     last_word,
     piece_word,
 )
+from supervisor.relay.lines import lines_of
 
 if TYPE_CHECKING:
     from supervisor.relay.channel import Channel
@@ -53,8 +56,9 @@ class Reply:
     _stepping = False
     _scheduled = False
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, *, direct: bool = False) -> None:
         self._channel = channel
+        self._direct = direct
         self._frames: list[bytes] = []
         self._pieces: list[bytes] = []
 
@@ -82,7 +86,7 @@ class Reply:
                 await self._send_last(data)
             else:
                 self._head = None
-                channel.write(encode(Head(head.status, head.headers, data, head.trailers)))
+                channel.write(self._whole(head, data) or encode(Head(head.status, head.headers, data, head.trailers)))
             self._body_sent = True
             if not self._trailers:
                 self._end()
@@ -99,6 +103,12 @@ class Reply:
                 self._soon()
         else:
             self._send_other(kind, message)
+
+    def _whole(self, head: Head, data: bytes) -> bytes | None:
+        if not self._direct or head.trailers or not 200 <= head.status < 600:
+            return None
+        lines = lines_of(head.headers, len(data))
+        return None if lines is None else encode_whole(head.status, lines, data)
 
     async def _send_piece(self, data: bytes) -> None:
         size = len(data)
@@ -126,7 +136,10 @@ class Reply:
         self.flush()
 
     async def _send_large(self, data: bytes, *, more: bool) -> None:
-        """In chunks, so that a client that has stalled stops the copying, and one that has left ends it."""
+        """In chunks, so that a client that has stalled stops the copying, and one that has left ends it.
+
+        Few frames: what comes of one is passed on as it comes, and only where one begins is something cut.
+        """
         channel = self._channel
         self.flush()
         view = memoryview(bytes(data))
@@ -137,8 +150,12 @@ class Reply:
             if self.disconnected:
                 return
             piece = view[start : start + CHUNK]
-            word = piece_word if more or start + CHUNK < size else last_word
-            channel.write_two(word(len(piece)), piece)
+            if start % LARGEST_FRAME:
+                channel.write(piece)
+            else:
+                rest = size - start
+                word = piece_word if more or rest > LARGEST_FRAME else last_word
+                channel.write_two(word(min(rest, LARGEST_FRAME)), piece)
 
     def _send_other(self, kind: str, message: dict[str, Any]) -> None:
         if kind == "http.response.early_hint" and not self._started:

@@ -46,7 +46,6 @@ class Line:
 
     __slots__ = (
         "_me",
-        "_send",
         "began",
         "complete",
         "headers",
@@ -54,6 +53,7 @@ class Line:
         "receive",
         "refused",
         "request",
+        "server_send",
         "session",
         "status",
     )
@@ -69,7 +69,7 @@ class Line:
         self.complete = False
         self.headers: Any = ()
         self._me = me
-        self._send = send
+        self.server_send = send
 
     def send(self, message: dict[str, Any]) -> Awaitable[None]:
         """The server's `send`; a plain function, since a coroutine of its own would cost more than all it does."""
@@ -85,7 +85,12 @@ class Line:
             self.headers = message.get("headers", ())
         elif kind == "websocket.close" and not self.status:
             self.status = 403
-        return self._send(message)
+        return self.server_send(message)
+
+    def replied(self, status: int) -> None:
+        """A whole reply has gone past `send`."""
+        self.status = status
+        self.complete = True
 
     def serve_here(self, session: str | None) -> None:
         """This worker runs the app for it, under the session that it names."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
 from server_adapters.adapter import Reading
 
 STARTS = 1
@@ -36,8 +40,18 @@ def pack(reading: Reading, *, minted: bool = False) -> int:
 
 def unpack(bits: int, session: str | None) -> Reading:
     """A reading with what the owner needs of it; a minted id is not one that the client has named."""
-    return Reading(
-        session=None if bits & MINTED else session,
+    fields = _known.get(bits)
+    if fields is None:
+        _known[bits] = fields = _fields(bits)
+    return Reading(None if bits & MINTED else session, *fields)
+
+
+# A reading's fields behind its session, by their bits: there are few kinds of requests.
+_known: dict[int, tuple[Any, ...]] = {}
+
+
+def _fields(bits: int) -> tuple[Any, ...]:
+    reading = Reading(
         starts=bool(bits & STARTS),
         ends=bool(bits & ENDS),
         stays_open=bool(bits & STAYS_OPEN),
@@ -49,3 +63,4 @@ def unpack(bits: int, session: str | None) -> Reading:
         stateless=bool(bits & STATELESS),
         lasts=bool(bits & LASTS),
     )
+    return msgspec.structs.astuple(reading)[1:]

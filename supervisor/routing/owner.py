@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from server_adapters.adapter import Reading
 from shmclaims import AlreadyClaimed, OwnRow
 from supervisor.relay.frames import Ack, Open
 from supervisor.routing import flags
@@ -25,7 +26,7 @@ class Owner:
         self._taker = taker
         self._replies = replies
         self._row = row
-        self._admitted: dict[int, Owned] = {}
+        self._admitted: dict[int, tuple[Owned, Reading]] = {}
 
     async def admit(self, order: Open) -> Ack:
         """Say whether this worker takes the request; it may claim the session for that."""
@@ -53,17 +54,15 @@ class Owner:
         if self._router.refuses_start(reading, own):
             return Ack.refused("session_closed", {"detail": CLOSED})
         own.in_flight += 1
-        self._admitted[id(order)] = own
+        self._admitted[id(order)] = own, reading
         return Ack.OK
 
     async def run(self, order: Open, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         """Run the app for an admitted request."""
         row = self._row
-        row.add("relayed_in", 1)
-        row.add("in_flight", 1)
-        own = self._admitted.pop(id(order), None)
+        row.enter_relayed()
+        own, reading = self._admitted.pop(id(order), None) or (None, flags.unpack(order.flags, order.session))
         head = request_head(scope)
-        reading = flags.unpack(order.flags, order.session)
         request = Request(head, reading, scope, receive, send)
         try:
             if own is not None:
@@ -75,10 +74,10 @@ class Owner:
         except Refusal as refusal:  # of a request alone
             await self._replies.send(refusal, head, reading, send, order.session)
         finally:
-            row.add("in_flight", -1)
+            row.leave()
 
     def abandon(self, order: Open) -> None:
         """The acceptor went away between the answer and the run: let go of the session."""
-        own = self._admitted.pop(id(order), None)
+        own, _ = self._admitted.pop(id(order), (None, None))
         if own is not None and self._claims.book.leave(own, time.monotonic()):
             self._claims.give_back(own)

@@ -71,8 +71,7 @@ class Router:
             await self._app(scope, receive, send)
             return
         row = self._row
-        row.add("requests", 1)
-        row.add("in_flight", 1)
+        row.enter()
         line = None
         if self._access is not None and (line := self._access.begin(receive, send)) is not None:
             send = line.send
@@ -86,7 +85,7 @@ class Router:
                 await self._run_bare(scope, receive, send, line)
             failed = False
         finally:
-            row.add("in_flight", -1)
+            row.leave()
             if line is not None and self._access is not None:
                 self._access.end(line, scope, failed=failed)
 
@@ -117,7 +116,12 @@ class Router:
         if line is not None:
             line.request, line.session = request, session
         try:
-            if session is not None and not reading.conflict:
+            if session is None:
+                special = reading.starts or reading.mints or reading.ends or reading.stays_open or reading.conflict
+                if not special:  # the rule's plainest line
+                    await self.run(request, None)
+                    return
+            elif not reading.conflict:
                 own = self._book.get(session)
                 if own is not None:
                     await self.run(request, own)

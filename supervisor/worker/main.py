@@ -31,6 +31,7 @@ from supervisor.worker.closing import Closing
 from supervisor.worker.draining import cut, drained
 from supervisor.worker.heartbeat import Heartbeat
 from supervisor.worker.lifespan import Lifespan
+from supervisor.worker.memory import keep_freed_memory
 from supervisor.worker.serving import Server
 
 logger = logging.getLogger("gym_supervise.worker")
@@ -46,6 +47,7 @@ def main(spec: WorkerSpec) -> int:
     options = spec.server.uvicorn
     logs.configure(spec.config.log, role=f"{spec.name}.{spec.index}", colors=options.get("use_colors"))
     signal.signal(signal.SIGUSR1, _wait_for_loop)
+    keep_freed_memory()
     spec.segment.table.bind(spec.incarnation, spec.index)
     try:
         uvicorn_logs.apply(options)
@@ -204,7 +206,8 @@ class Worker:
         """No new connections and no new sessions; those that are here go on."""
         if self.closing.on:
             return
-        self.routing.router.stopping = self.closing.on = True
+        self.routing.router.stopping = True
+        self.closing.begin(self.server.server_state.connections)
         self.server.close_listeners()
         self._begin(self._say_drained())
 
@@ -229,7 +232,8 @@ class Worker:
     def _stop_accepting(self) -> None:
         if self._stopping:
             return
-        self._stopping = self.routing.router.stopping = self.closing.on = True
+        self._stopping = self.routing.router.stopping = True
+        self.closing.begin(self.server.server_state.connections)
         self.server.stop_accepting()
         self._begin(self._say_quiet())
 

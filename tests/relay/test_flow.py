@@ -55,7 +55,7 @@ def test_stalled_client_stops_the_owner(run: Run, monkeypatch: pytest.MonkeyPatc
     written = 0
 
     class Counting(Channel):
-        def write(self, data: bytes) -> None:
+        def write(self, data: bytes | memoryview) -> None:
             nonlocal written
             written += len(data)
             super().write(data)
