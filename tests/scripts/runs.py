@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +19,14 @@ class Run(Service):
 
     def __init__(self, folder: Path, options: list[str], script: Path | str, *argv: str, workers: int = 4) -> None:
         super().__init__(folder, "unused:app", workers=workers)
-        self.runtime_dir = folder / "gym-supervise/app"
+        self.home = Path(tempfile.mkdtemp(prefix="gsv-"))  # the path of a socket may have 107 bytes, a test's has more
+        self.runtime_dir = self.home / "gym-supervise/app"
         self.command = [COMMAND, "run", "--name", "app", *options, str(script), *argv]
 
     @property
     def environment(self) -> dict[str, str]:
         """With a runtime folder of its own."""
-        own = {TAG: self.tag, "XDG_RUNTIME_DIR": str(self.folder)}
+        own = {TAG: self.tag, "XDG_RUNTIME_DIR": str(self.home)}
         return {key: value for key, value in os.environ.items() if key != "RUNTIME_DIRECTORY"} | own
 
     def start(self, *, ready: bool = True) -> Run:
@@ -40,6 +43,12 @@ class Run(Service):
         if ready:
             self.wait_ready()
         return self
+
+    def cleanup(self) -> list[str]:
+        """What every service's does, and its folder goes."""
+        left = super().cleanup()
+        shutil.rmtree(self.home)
+        return left
 
     def run(self, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Run another command on this service, by its name."""
