@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 # What uvicorn refuses: in a name, and in a value.
 _BAD_NAME = re.compile(rb'[\x00-\x1f\x7f()<>@,;:\[\]={} \t\\"]')
-_BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]").search
+_bad_value = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]").search
 # Names that change how a reply is written.
 _FRAMING = frozenset({b"connection", b"transfer-encoding"})
-_LENGTH = b"content-length"
+LENGTH = b"content-length: "
 
 # name -> "name: " as it is written; apps use few names.
 _known: dict[bytes, bytes] = {}
@@ -26,35 +26,27 @@ def lines_of(headers: Iterable[tuple[bytes, bytes]], size: int | None) -> bytes 
     written: list[bytes] = []
     try:
         for name, value in headers:
-            start = _known.get(name)
-            if start is None:
-                start = _start_of(name)
-                if start is None:
-                    return None
-            if start == b"content-length: ":
+            start = _known.get(name) or _start_of(name)
+            if not start:
+                return None
+            if start == LENGTH:
                 if length is not None:
                     return None
                 length = value
             written += (start, value, b"\r\n")
-        lines = b"".join(written)
-        if size is None:
-            if length is not None:
-                return None
-        elif length is None or int(length) != size:
+        if _bad_value(b"".join(written[1::3])):
             return None
+        if size is None:
+            return None if length is not None else b"".join(written)
+        return b"".join(written) if length is not None and int(length) == size else None
     except (TypeError, ValueError):  # not bytes, or no number
         return None
-    # Each header has one line, and none has a character that is no part of one.
-    count = len(written) // 3
-    if lines.count(b"\n") != count or lines.count(b"\r") != count or _BAD_VALUE(lines.replace(b"\r\n", b"")):
-        return None
-    return lines
 
 
-def _start_of(name: bytes) -> bytes | None:
+def _start_of(name: bytes) -> bytes:
     lower = name.lower()
     if not isinstance(name, bytes) or lower in _FRAMING or _BAD_NAME.search(name):
-        return None
+        return b""
     if len(_known) >= MOST_KNOWN:
         _known.clear()
     _known[name] = start = lower + b": "

@@ -6,6 +6,7 @@ uvicorn would log it in each worker and at each try: with 4 workers and 5 tries 
 from __future__ import annotations
 
 import traceback
+from collections.abc import Awaitable
 from typing import Any
 
 from supervisor.routing.request import App, Receive, Scope, Send
@@ -18,11 +19,11 @@ class Lifespan:
         self.failure: str | None = None
         self._app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Pass everything on; listen to the lifespan."""
-        if scope["type"] != "lifespan":
-            await self._app(scope, receive, send)
-            return
+        return (self._run if scope["type"] == "lifespan" else self._app)(scope, receive, send)
+
+    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = False
 
         async def listen(message: dict[str, Any]) -> None:
