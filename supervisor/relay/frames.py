@@ -43,6 +43,8 @@ LARGEST_FRAME: Final = 1 << 30
 # A piece above this size is written by itself, behind its word: below it a copy is cheaper than a second call.
 # (transport.writelines would be both, but asyncio's of Python 3.12 and 3.13 forgets the back-pressure: CVE-2024-12254.)
 COPIED: Final = 16 * 1024
+# The same for a WebSocket's message: its reader waits for all of it, and would be woken by the word alone.
+JOINED: Final = 64 * 1024
 
 HeaderList = list[tuple[bytes, bytes]]
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from supervisor.relay.frames import CHUNK, COPIED, Frame, FrameReader, ProtocolError, last_word, piece_word, text_word
+from supervisor.relay.frames import CHUNK, COPIED, JOINED, Frame, FrameReader, ProtocolError, last_word, piece_word
 
 logger = logging.getLogger("gym_supervise.relay")
 
@@ -120,13 +120,13 @@ class Link(asyncio.Protocol):
             if self.lost:
                 return
 
-    async def write_text(self, data: bytes) -> None:
-        """Send a WebSocket's text message, and wait as `write_body` does."""
-        if len(data) > COPIED:
+    async def write_message(self, data: bytes, last: Callable[[int], bytes]) -> None:
+        """Send a WebSocket's message, which ends with the word `last`, and wait as `write_body` does."""
+        if len(data) > JOINED:
             await self.write_body(data, more=True)
             data = b""
         if not self.lost:
-            self.transport.write(text_word(len(data)) + data)
+            self.transport.write(last(len(data)) + data)
             await self._drain()
 
     def abort(self) -> None:

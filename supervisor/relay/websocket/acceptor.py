@@ -14,7 +14,20 @@ from typing import Any
 from supervisor.relay.attempts import Attempts
 from supervisor.relay.body import BodyReplay, Receive
 from supervisor.relay.exchange import BROKEN_OFF, COMPLETE, Send, refusal
-from supervisor.relay.frames import Ack, Frame, Last, Message, Open, Piece, Scope, Signal, Text, encode
+from supervisor.relay.frames import (
+    Ack,
+    Frame,
+    Last,
+    Message,
+    Open,
+    Piece,
+    Scope,
+    Signal,
+    Text,
+    encode,
+    last_word,
+    text_word,
+)
 from supervisor.relay.link import Link
 from supervisor.relay.once import OwnersAppFailed, logged_by_owner
 from supervisor.relay.outcomes import Order, Outcome, OwnerLost
@@ -176,9 +189,9 @@ class Conversation:
                 if kind == "websocket.receive":
                     data = message.get("bytes")
                     if data is not None:
-                        await link.write_body(data, more=False)
+                        await link.write_message(data, last_word)
                     else:
-                        await link.write_text(message["text"].encode())
+                        await link.write_message(message["text"].encode(), text_word)
                 elif kind == "websocket.disconnect":
                     link.transport.write(encode(Message(message)))
                     return

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from supervisor.relay.frames import (
     CHUNK,
-    COPIED,
     ENDED,
     FAILED,
+    JOINED,
     TAKEN,
     Ack,
     Frame,
@@ -161,7 +161,7 @@ class OwnerSocket:
     async def _write(self, data: bytes, last: Callable[[int], bytes]) -> None:
         channel = self._channel
         size = len(data)
-        if size <= COPIED:
+        if size <= JOINED:
             channel.write(last(size) + data)
             return
         view = memoryview(data)
