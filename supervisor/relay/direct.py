@@ -51,7 +51,7 @@ class Direct:
     def cycle_of(self, send: Callable[[Any], Awaitable[None]] | None) -> Cycle | None:
         """The request that `send` is the server's `send` of; None where there is no way past it."""
         cycle: Cycle = getattr(send, "__self__", None)
-        if not self.knows(cycle) or cycle.access_log:
+        if not self.knows(cycle) or cycle.access_log or cycle.scope["method"] == "HEAD":  # whose body is not sent
             return None
         if cycle.default_headers is not self._defaults:
             self._learn(cycle.default_headers)

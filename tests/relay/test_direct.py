@@ -114,6 +114,13 @@ def test_the_same_as_by_send(headers: Headers, length: Headers, body: bytes, sta
     assert cycle.response_complete
 
 
+def test_a_reply_to_head_is_the_servers() -> None:
+    """The app sends a body all the same, and the client must not get it."""
+    cycle = Connection().cycle()
+    cycle.scope["method"] = "HEAD"
+    assert Direct().cycle_of(cycle.send) is None
+
+
 def test_plain_headers_have_lines() -> None:
     """What nearly every app sends is plain."""
     headers = [(b"content-length", b"2"), (b"Content-Type", b"text/plain"), (b"set-cookie", b"a=1; path=/")]

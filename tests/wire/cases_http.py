@@ -29,6 +29,12 @@ REPLIES = [
     Case("reply", "chunked", [Send(request("GET /chunked")), Until(b"hello "), Gate(), Eof()]),
     Case("reply", "empty pieces", [Send(request("GET /empty-pieces")), Until(b"x\r\n"), Gate(), Eof()]),
     Case("reply", "HEAD", simple("HEAD /length")),
+    Case("reply", "HEAD of one whole piece", simple("HEAD /scope")),
+    Case(
+        "reply",
+        "HEAD, then GET, on one connection",
+        [Send(request("HEAD /scope", last=False) + request("GET /scope")), Eof()],
+    ),
     Case("reply", "HEAD of a chunked one", [Send(request("HEAD /chunked")), Until(b"\r\n\r\n"), Gate(), Eof()]),
     *(Case("reply", status, simple(f"GET /status/{status}")) for status in ("204", "304", "404", "500", "299")),
     Case(
