@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Protocol
 
-from server_adapters.json_paths import JsonPaths, JsonScanner, Path
+from server_adapters.json_paths import JsonScanner, Path, reader_of
 from server_adapters.sessions import session_id
 
 LONGEST_PREFIX = 64 * 1024
@@ -61,15 +61,21 @@ class BodyJson:
             if len(data) < len(self._prefix) and not last:
                 self._before = data
                 return None
-            self._scanner = JsonScanner(self._path)
             if not data.startswith(self._prefix):
                 self.over = True
                 return None
             data = data[len(self._prefix) :]
+            if last:  # nearly always: the whole is there, and read at once
+                self.over = True
+                return self._id(reader_of(self._path).read(data)[0])
+            self._scanner = JsonScanner(self._path)
         found = self._scanner.feed(data[: self._left])
         self._left -= len(data)
         self.over = last or self._scanner.over or self._left <= 0
-        return None if found is None or session_id(found) is None else self._make(found)
+        return self._id(found)
+
+    def _id(self, found: object) -> str | None:
+        return session_id(self._make(found)) if isinstance(found, str) and found else None
 
 
 class EventStream:
@@ -124,7 +130,7 @@ class FrameJson:
     holds_head = False
 
     def __init__(self, path: Path, *, prefix: bytes = b"", most: int = MOST_FRAMES) -> None:
-        self._paths = JsonPaths(path)
+        self._paths = reader_of(path)
         self._prefix = prefix
         self._left = most
         self.over = False

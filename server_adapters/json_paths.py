@@ -6,6 +6,7 @@ Neither builds what is beside the path: a large body costs a scan and no objects
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from typing import Any
@@ -35,6 +36,12 @@ class JsonPaths:
         if found is None:
             return (None,) * len(self._paths)
         return tuple(found.get(path) for path in self._paths)
+
+
+@functools.lru_cache(maxsize=256)
+def reader_of(path: Path) -> JsonPaths:
+    """The reader of one path; to make one costs as much as many readings."""
+    return JsonPaths(path)
 
 
 class _Level:

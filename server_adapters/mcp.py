@@ -24,7 +24,7 @@ import msgspec
 from server_adapters.adapter import Life, OwnReply, Reading, ReplyKind, ReplyReading
 from server_adapters.finders import BodyJson, EventStream, Finder
 from server_adapters.heads import RequestHead, ResponseHead
-from server_adapters.json_paths import JsonPaths
+from server_adapters.json_paths import JsonPaths, reader_of
 from server_adapters.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, error_reply, error_text
 from server_adapters.server_kind import LEFT_ALONE, NO_SESSION, ServerKind
 from server_adapters.sessions import session_id
@@ -33,11 +33,12 @@ SESSION = b"mcp-session-id"
 VERSION = b"mcp-protocol-version"
 STREAM = b"text/event-stream"
 
+LONGEST_STREAM = 1024 * 1024  # a tool may tell a lot of its progress before its result comes
+
 _STATE = ("result", "requestState")
 _CREATED = ("result", "structuredContent", "result")
 
 IN_BODY = Reading(needs_body=True)
-
 
 _REQUEST = JsonPaths(
     ("id",), ("method",), ("params", "name"), ("params", "requestState"), ("params", "arguments", "session_id")
@@ -141,10 +142,10 @@ def _result_finder(reply: ResponseHead, *, created: bool) -> Finder:
     path, make = (_CREATED, str) if created else (_STATE, _of_state)
     if not is_event_stream(reply):
         return BodyJson(path, make=make)
-    paths = JsonPaths(path)
+    paths = reader_of(path)
 
     def read(_name: bytes, data: bytes) -> str | None:
         found = paths.read(data)[0]
         return make(found) if isinstance(found, str) and found else None
 
-    return EventStream(read)
+    return EventStream(read, longest=LONGEST_STREAM)

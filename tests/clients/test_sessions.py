@@ -25,6 +25,6 @@ def test_sessions(row: Row, tmp_path: Path) -> None:
                 assert all(len(workers) > 1 for workers in spread.values()), spread
             assert sum(seat.relayed_in for seat in service.rows().values()) > 0
     with plain(row, tmp_path) as url:
-        errors = play(row, url, row.modes[0], seconds=15)
+        errors = play(row, url, row.modes[0], seconds=10)
         TABLE.note(row.name, "plain", errors)
         assert None in errors or errors
