@@ -19,6 +19,25 @@ PROGRESS: defaultdict[str, int] = defaultdict(int)
 GATES: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(0))
 TEXT = [(b"content-type", b"text/plain")]
 KEYS = ("http_version", "method", "scheme", "path", "raw_path", "query_string", "root_path", "headers", "extensions")
+ODD: dict[str, tuple[Any, int, bytes]] = {
+    "plain": ([(b"content-length", b"5")], 200, b"hello"),
+    "no-length": (TEXT, 200, b"hello"),
+    "no-body": ([], 200, b""),
+    "too-short": ([(b"content-length", b"10")], 200, b"half"),
+    "too-long": ([(b"content-length", b"2")], 200, b"hello"),
+    "two-lengths": ([(b"content-length", b"5"), (b"content-length", b"5")], 200, b"hello"),
+    "no-number": ([(b"content-length", b"five")], 200, b"hello"),
+    "title-case": ([(b"Content-Length", b"5"), (b"X-Mixed", b"1")], 200, b"hello"),
+    "bad-name": ([(b"content-length", b"5"), (b"x y", b"1")], 200, b"hello"),
+    "bad-value": ([(b"content-length", b"5"), (b"x-y", b"1\r\nx-injected: 2")], 200, b"hello"),
+    "chunked": ([(b"transfer-encoding", b"chunked")], 200, b"hello"),
+    "own-date": ([(b"content-length", b"5"), (b"date", b"x"), (b"server", b"mine")], 200, b"hello"),
+    "204-with-body": ([(b"content-length", b"5")], 204, b"hello"),
+    "304-with-length": ([(b"content-length", b"5")], 304, b""),
+    "1xx": ([], 103, b""),
+    "999": ([(b"content-length", b"5")], 999, b"hello"),
+    "tuple": (((b"content-length", b"5"), [b"x-list", b"1"]), 200, b"hello"),
+}
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -144,6 +163,12 @@ class Ask:
 
     async def do_header(self, size: str) -> None:
         await self.whole(b"ok", [(b"x-long", b"x" * int(size)), (b"set-cookie", b"y" * int(size))])
+
+    async def do_one(self, kind: str) -> None:
+        """A reply in one message, with a head that is odd in some way."""
+        headers, status, body = ODD[kind]
+        await self.start(headers, status)
+        await self.body(body)
 
     async def do_hop(self, _: str) -> None:
         await self.whole(b"ok", [(b"keep-alive", b"timeout=5"), (b"x-kept", b"1"), (b"connection", b"close")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wire.app import ODD
 from wire.script import (
     Case,
     Eof,
@@ -19,6 +20,8 @@ from wire.script import (
 MIB = 1024 * 1024
 CHUNKS = b"5\r\nhello\r\n6;x=y\r\n world\r\n0\r\n\r\n"
 CHUNKED = "Transfer-Encoding: chunked"
+
+HOP = {"": "the owner's hop-by-hop headers are dropped; the acceptor's server writes its own"}
 
 HALF_CLOSED = {
     "": "uvicorn takes a half-close for the client's end, and drops a reply that is not there in the same turn"
@@ -41,7 +44,31 @@ REPLIES = [
         "reply", "several cookies both ways", simple("GET /cookies", "Cookie: a=1; b=2", "Cookie: a=2", "Cookie: a=1")
     ),
     Case("reply", "long headers", simple("GET /header/30000")),
-    Case("reply", "hop-by-hop headers", simple("GET /hop"), differs={"": "the owner's hop-by-hop headers are dropped"}),
+    Case("reply", "hop-by-hop headers", simple("GET /hop"), differs=HOP),
+    *(
+        Case(
+            "one message", kind.replace("-", " "), simple(f"GET /one/{kind}"), differs=HOP if kind == "chunked" else {}
+        )
+        for kind in ODD
+    ),
+    *(
+        Case(
+            "one message",
+            f"{kind.replace('-', ' ')}, kept alive",
+            [
+                Send(request(f"POST /one/{kind}", "Content-Length: 2", body=b"hi", last=False)),
+                Until(b"hello"),
+                *simple("GET /one/plain"),
+            ],
+        )
+        for kind in ("plain", "no-length", "title-case")
+    ),
+    *(
+        Case("one message", f"HEAD, {kind}", simple(f"HEAD /one/{kind}"))
+        for kind in ("plain", "too-short", "no-length")
+    ),
+    Case("one message", "HTTP/1.0", simple("GET /one/plain HTTP/1.0")),
+    Case("one message", "the client resets meanwhile", [Send(request("GET /one/plain")), Leave(reset=True)]),
     Case("reply", "early hints", simple("GET /hints")),
     Case("reply", "trailers", simple("GET /trailers", "TE: trailers")),
     Case("reply", "8 MiB in one message", simple(f"GET /lump/{8 * MIB}"), joined=True),
