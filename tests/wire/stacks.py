@@ -48,7 +48,11 @@ class Stack:
 
 
 STACKS = [
-    Stack("httptools", "httptools, websockets-sansio", {"http": "httptools", "ws": "websockets-sansio"}),
+    Stack(
+        "httptools",
+        "httptools, websockets-sansio",
+        {"http": "httptools", "ws": "websockets-sansio", "access_log": True, "log_level": "info"},
+    ),
     Stack(
         "h11",
         "h11, websockets, root_path",
@@ -136,7 +140,9 @@ async def plain(options: dict[str, Any]) -> AsyncIterator[Landings]:
 async def supervised(folder: Path, options: dict[str, Any]) -> AsyncIterator[tuple[Landings, int]]:
     """A service of two workers, and the pid of the one that owns the session."""
     await asyncio.to_thread(folder.mkdir)
-    service = Service(folder, "wire.app:app", workers=2, affinity=AFFINITY, uvicorn=options, log={"level": "critical"})
+    service = Service(
+        folder, "wire.app:app", workers=2, affinity=AFFINITY, uvicorn=options, log={"level": options["log_level"]}
+    )
     left: list[str] = []
     try:
         await asyncio.to_thread(service.start)
