@@ -208,18 +208,21 @@ def test_the_owner_is_killed(service: Any) -> None:
     assert running.stop() == 0
 
 
-def test_the_owner_stops(service: Any) -> None:
-    """SIGTERM to it alone: its relayed WebSockets close with 1012 at once, as its own do, and the app hears that."""
-    running = service("whole.websocket_app:app", workers=2, affinity=AFFINITY, timeouts={"graceful_seconds": 60})
-    running.start()
+@pytest.mark.parametrize("how", ["SIGTERM", "drain"])
+def test_the_owner_stops(service: Any, how: str) -> None:
+    """SIGTERM to it alone, or the end of its drain: relayed WebSockets close with 1012 as its own do."""
+    timeouts = {"graceful_seconds": 60, "drain_seconds": 1}
+    running = service("whole.websocket_app:app", workers=2, affinity=AFFINITY, timeouts=timeouts).start()
     session, owner, others = begin(running)
-    with (
-        opened(running, others[0], f"/echo?sid={session}") as socket,
-        opened(running, owner, f"/echo?sid={session}") as own,
-    ):
-        said(socket), said(own)
-        os.kill(owner, signal.SIGTERM)
-        assert closed(socket) == closed(own) == (1012, "")
+    path = f"/echo?sid={session}"
+    with opened(running, others[0], path) as relayed, opened(running, owner, path) as own:
+        said(relayed)
+        said(own)
+        if how == "drain":
+            assert running.run("drain", str(running.rows()[owner].index)).returncode == 0
+        else:
+            os.kill(owner, signal.SIGTERM)
+        assert closed(relayed) == closed(own) == (1012, "")
     eventually(lambda: owner not in running.rows(), "its end", 10)
     running.wait_ready()
     assert running.stop() == 0
