@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 
 from server_adapters.registry import build
 from supervisor.routing.extension import NAME
+from supervisor.routing.replies import Refusal, Replies
 from supervisor.routing.request import Request
 from supervisor.routing.solo import SoloClaims
 from supervisor.routing.websockets import WebSockets
@@ -92,3 +94,42 @@ def test_an_app_speaks_of_its_claim_in_a_websocket_too() -> None:
     own = serve("/bye", word="hold").book.get("a")
     assert own is not None
     assert own.open
+
+
+@pytest.mark.parametrize(
+    ("extensions", "expected"),
+    [
+        ({"websocket.http.response": {}}, ["websocket.http.response.start", "websocket.http.response.body"]),
+        ({}, ["websocket.close"]),
+        (None, ["websocket.close"]),
+    ],
+    ids=["offered", "not offered", "no extensions"],
+)
+def test_a_refusal_takes_the_form_that_the_server_has(extensions: Any, expected: list[str]) -> None:
+    """A denial response with status and reason; where there is none, close code 1013 and the kind."""
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def run() -> None:
+        adapter = build(OPTIONS, None, server="test")
+        claims = SoloClaims(Nothing(), adapter.life)  # type: ignore[arg-type]
+        replies = Replies(adapter, None, server="test")  # type: ignore[arg-type]  # nobody owns it
+
+        async def decide(_request: Request) -> None:
+            raise Refusal("session_gone", "it is gone")
+
+        sockets = WebSockets(None, adapter, claims, replies, decide)  # type: ignore[arg-type]
+        scope: dict[str, Any] = {"type": "websocket", "path": "/ws", "query_string": b"sid=a", "headers": []}
+        if extensions is not None:
+            scope["extensions"] = extensions
+        await sockets.serve(scope, None, send)  # type: ignore[arg-type]
+        assert replies.counts["session_gone"] == 1
+
+    asyncio.run(run())
+    assert [message["type"] for message in sent] == expected
+    if extensions:
+        assert (sent[0]["status"], json.loads(sent[1]["body"])["error"]) == (410, "session_gone")
+    else:
+        assert (sent[0]["code"], sent[0]["reason"]) == (1013, "session_gone")
