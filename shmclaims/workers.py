@@ -14,6 +14,7 @@ request relayed to a worker that has just died; a stale counter costs a slightly
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from shmclaims.layout import (
@@ -264,15 +265,27 @@ class WorkerRing:
                 unseeded += words[row + _UNSEEDED]
         return claims, unseeded
 
-    def fewest_connections(self, me: int) -> int:
-        """Connections of the READY worker, other than `me`, that has the fewest; 0 when there is no other."""
+    def other_connections(self, me: int, *, beaten_since: float) -> list[int]:
+        """The words with the connection counts of every READY worker, other than `me`, whose event loop turns.
+
+        `beaten_since` is in monotonic seconds: one whose last heartbeat is older is taken for stalled. The places may
+        be kept for a moment: what stands at one whose worker has died meanwhile is only its last count.
+        """
         words = self._words
-        fewest = None
+        oldest = int(beaten_since * 1000)
+        found = []
         for number, word in enumerate(words[RING_WORD:RING_END_WORD:ROW_WORDS].tolist()):
             if word & 255 == _READY and word >> 8 != me:
-                count = words[RING_WORD + number * ROW_WORDS + _CONNECTIONS]
-                fewest = count if fewest is None else min(fewest, count)
-        return fewest or 0
+                row = RING_WORD + number * ROW_WORDS
+                if words[row + _HEARTBEAT_AT] >= oldest:
+                    found.append(row + _CONNECTIONS)
+        return found
+
+    def fewest_connections(self, places: Sequence[int]) -> int:
+        """The least of the counts at some of `other_connections`' places, of which there is one at least."""
+        words = self._words
+        fewest: int = min([words[place] for place in places])
+        return fewest
 
     def intents(self) -> list[tuple[int, int]]:
         """(row word, intent) of every row whose intent is set."""

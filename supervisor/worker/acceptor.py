@@ -1,9 +1,12 @@
 """Accepting public connections from a listener that all workers of a server share, in turns.
 
-The kernel wakes whichever worker it likes: of 100 connections opened at once, one of four workers got 91 to 97. So a
-worker takes one connection per wake-up, and one that already has more than the others lets them go first for a
-millisecond. A listener of its own for each worker (SO_REUSEPORT) spreads better by itself, but a worker that boots,
-stalls or drains keeps getting its share of connections and lets them hang.
+The kernel wakes all workers, and the first one takes all it can: of 100 connections opened at once, one of four workers
+got 91 to 97. So a worker takes as many as its turn allows (`turns`), and one that already has more than the others lets
+them go first for a millisecond or two, and then takes one all the same: nobody waits for who does not come.
+
+A listener of its own for each worker (SO_REUSEPORT, steered by BPF or not) is cheaper for a connection, but a worker
+that boots, stalls or drains keeps getting its share and lets it hang, its queue is lost with it, and a listener that
+was inherited or is a Unix socket cannot be had twice. docs/performance.md has the figures.
 """
 
 from __future__ import annotations
@@ -15,38 +18,39 @@ import socket
 import ssl
 from collections.abc import Callable
 
+from supervisor.worker.turns import Turns
+
 logger = logging.getLogger("gym_supervise.worker")
 
 PASS_SECONDS = 0.001
-LEAD = 1  # connections that a worker may have more than the one with the fewest before it passes
+MOST_PASSES = 2
+"""In a row: the others may be at work. With one, 100 connections at once are spread 26 to 24; with two 25 to 25, in
+22 ms instead of 16; more change nothing.
+"""
 EXHAUSTED_PAUSE_SECONDS = 0.1
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Acceptor:
-    """Accepts from one shared, non-blocking listener for one worker.
-
-    `mine` and `fewest` say how many connections this worker has, and the ready worker with the fewest.
-    """
+    """Accepts from one shared, non-blocking listener for one worker, as `turns` allows."""
 
     def __init__(
         self,
         listener: socket.socket,
         protocol: Callable[[], asyncio.Protocol],
+        turns: Turns,
         *,
-        mine: Callable[[], int],
-        fewest: Callable[[], int],
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._listener = listener
         self._protocol = protocol
-        self._mine = mine
-        self._fewest = fewest
+        self._turns = turns
         self._tls = tls
         self._loop = asyncio.get_running_loop()
         self._handshakes: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
+        self._passes = 0  # in a row
 
     @property
     def pending(self) -> int:
@@ -68,26 +72,31 @@ class Acceptor:
         self._listener.close()
 
     def _on_readable(self) -> None:
-        if self._mine() > self._fewest() + LEAD:
-            self._pause(PASS_SECONDS, self._accept)
-        else:
-            self._accept()
+        room = self._turns.room()
+        if not room and self._passes < MOST_PASSES:
+            self._passes += 1
+            self._pause(PASS_SECONDS)
+            return
+        self._passes = 0
+        self._accept(room or 1)
 
-    def _accept(self) -> None:
-        try:
-            connection, _ = self._listener.accept()
-        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return
-        except OSError as error:
-            if error.errno not in EXHAUSTED:
-                raise
-            logger.error("overloaded: cannot accept (%s); raise LimitNOFILE or ulimit -n", error.strerror)  # noqa: TRY400
-            self._pause(EXHAUSTED_PAUSE_SECONDS, lambda: None)
-            return
-        connection.setblocking(False)
-        task = self._loop.create_task(self._serve(connection))
-        self._handshakes.add(task)
-        task.add_done_callback(self._handshakes.discard)
+    def _accept(self, most: int) -> None:
+        for _ in range(most):
+            try:
+                connection, _ = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                break
+            except OSError as error:
+                if error.errno not in EXHAUSTED:
+                    raise
+                logger.error("overloaded: cannot accept (%s); raise LimitNOFILE or ulimit -n", error.strerror)  # noqa: TRY400
+                self._pause(EXHAUSTED_PAUSE_SECONDS)
+                break
+            connection.setblocking(False)
+            task = self._loop.create_task(self._serve(connection))
+            self._handshakes.add(task)
+            task.add_done_callback(self._handshakes.discard)
+        self._turns.publish()
 
     async def _serve(self, connection: socket.socket) -> None:
         try:
@@ -96,13 +105,11 @@ class Acceptor:
             logger.debug("a connection ended in its handshake: %s", error)
             connection.close()
 
-    def _pause(self, seconds: float, then: Callable[[], None]) -> None:
+    def _pause(self, seconds: float) -> None:
         # The listener stays readable: without taking the reader out, the loop would spin until it is not.
         self._loop.remove_reader(self._listener.fileno())
+        self._timer = self._loop.call_later(seconds, self._resume)
 
-        def resume() -> None:
-            if not self._closed:
-                self._loop.add_reader(self._listener.fileno(), self._on_readable)
-                then()
-
-        self._timer = self._loop.call_later(seconds, resume)
+    def _resume(self) -> None:
+        if not self._closed:
+            self._loop.add_reader(self._listener.fileno(), self._on_readable)

@@ -33,6 +33,7 @@ from supervisor.worker.heartbeat import Heartbeat
 from supervisor.worker.lifespan import Lifespan
 from supervisor.worker.memory import keep_freed_memory
 from supervisor.worker.serving import Server
+from supervisor.worker.turns import Turns
 
 logger = logging.getLogger("gym_supervise.worker")
 
@@ -104,7 +105,8 @@ class Worker:
         config.load()
         logs.settle()
         self.server = Server(config, opens=self._open, drains=self.routing.drain, tells=self.routing.end_relays)
-        self._heartbeat = Heartbeat(self.routing.row, self._connections)
+        self._turns = Turns(spec.segment.ring, self.routing.row, spec.incarnation, self.server.count)
+        self._heartbeat = Heartbeat(self.routing.row, self._turns.publish)
         self._stopping = False
         self._serving: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -155,15 +157,9 @@ class Worker:
         self._begin(self._accept())
 
     async def _accept(self) -> None:
-        ring, me = self.spec.segment.ring, self.spec.incarnation
-        await quorum.wait(ring.seats, self.spec.index)
+        await quorum.wait(self.spec.segment.ring.seats, self.spec.index)
         for listener in self.spec.listeners:
-            self.server.accept(listener, mine=self._connections, fewest=lambda: ring.fewest_connections(me))
-
-    def _connections(self) -> int:
-        count = len(self.server.server_state.connections)
-        self.routing.row.set("connections", count)
-        return count
+            self.server.accept(listener, self._turns)
 
     def _on_link(self) -> None:
         try:

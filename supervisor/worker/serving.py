@@ -13,6 +13,7 @@ import uvicorn
 
 from supervisor.worker import connections
 from supervisor.worker.acceptor import Acceptor
+from supervisor.worker.turns import Turns
 
 logger = logging.getLogger("gym_supervise.worker")
 
@@ -77,14 +78,18 @@ class Server(uvicorn.Server):
         if self._telling is not None:
             self._telling.cancel()
 
-    def accept(self, listener: socket.socket, *, mine: Callable[[], int], fewest: Callable[[], int]) -> None:
+    def accept(self, listener: socket.socket, turns: Turns) -> None:
         """Accept public connections from a shared listener, unless this worker's end has begun meanwhile."""
-        acceptor = Acceptor(listener, self._make_protocol, mine=mine, fewest=fewest, tls=self.config.ssl)
+        acceptor = Acceptor(listener, self._make_protocol, turns, tls=self.config.ssl)
         self._acceptors.append(acceptor)
         if self._closed:
             acceptor.stop()
         else:
             acceptor.start()
+
+    def count(self) -> int:
+        """Public connections, those in a handshake included."""
+        return len(self.server_state.connections) + sum(acceptor.pending for acceptor in self._acceptors)
 
     @property
     def idle(self) -> bool:

@@ -214,20 +214,29 @@ def test_placement_sees_ready_workers_alone(segment: Segment) -> None:
 
 
 def test_totals_and_fewest_count_the_right_workers(segment: Segment) -> None:
-    """Claims are summed over every live worker; the fewest connections are those of another ready one."""
+    """Claims are summed over every live worker; the fewest connections are those of another ready one that beats."""
     ring = segment.ring
-    assert ring.fewest_connections(1) == 0
+
+    def fewest(me: int) -> int:
+        return ring.fewest_connections(ring.other_connections(me, beaten_since=100.0))
+
+    assert ring.other_connections(1, beaten_since=100.0) == []
     for index, state in enumerate([RowState.READY, RowState.READY, RowState.DRAINING, RowState.BOOTING]):
         one = ring.register(index, now=NOW)
         ring.set_state(one, state)
         for counter, value in (("claims", 100), ("unseeded", 10), ("connections", 5 - index)):
             ring.own(one).set(counter, value)
+        ring.own(one).beat(100.0)
     dead = ring.register(4, now=NOW)
     ring.own(dead).set("claims", 1000)
     ring.mark_dead(dead, now=NOW)
     assert ring.claim_totals() == (400, 40)
-    assert ring.fewest_connections(1) == 4
-    assert ring.fewest_connections(2) == 5
+    assert fewest(1) == 4
+    assert fewest(2) == 5
+    assert ring.other_connections(1, beaten_since=100.1) == []
+    ring.own(2).beat(100.2)
+    assert len(ring.other_connections(1, beaten_since=100.1)) == 1
+    assert ring.other_connections(2, beaten_since=100.1) == []
 
 
 def test_seats_tell_what_each_index_is_up_to(segment: Segment) -> None:

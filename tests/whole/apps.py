@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import socket
 from typing import Any
 
 from starlette.applications import Starlette
@@ -21,6 +23,16 @@ STATE: dict[str, Any] = {}
 async def whoami(request: Request) -> Response:
     """The pid of the worker that runs this; without a session."""
     return PlainTextResponse(str(os.getpid()))
+
+
+async def nodelay(request: Request) -> Response:
+    """TCP_NODELAY of the connection that this request came on."""
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            with socket.socket(fileno=os.dup(int(name))) as one:
+                if one.getpeername() == (request.client.host, request.client.port):  # type: ignore[union-attr]
+                    return JSONResponse(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+    return JSONResponse(None)
 
 
 async def seed(request: Request) -> Response:
@@ -94,7 +106,7 @@ async def fail(request: Request) -> Response:
     raise RuntimeError("the app's own error")
 
 
-async def socket(websocket: WebSocket) -> None:
+async def websocket_pid(websocket: WebSocket) -> None:
     """Answers with the pid."""
     await websocket.accept()
     await websocket.send_text(str(os.getpid()))
@@ -119,6 +131,7 @@ class AssignId:
 
 ROUTES = [
     Route("/whoami", whoami),
+    Route("/nodelay", nodelay),
     Route("/seed_session", seed, methods=["POST"]),
     Route("/show", show, methods=["GET", "POST"]),
     Route("/verify", show, methods=["POST"]),
@@ -129,7 +142,7 @@ ROUTES = [
     Route("/count", count, methods=["POST"]),
     Route("/stream", stream, methods=["GET", "POST"]),
     Route("/fail", fail, methods=["POST"]),
-    WebSocketRoute("/ws", socket),
+    WebSocketRoute("/ws", websocket_pid),
 ]
 
 NAME = "TestServer___app"

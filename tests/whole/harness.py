@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -94,6 +94,7 @@ class Service:
         self.process: subprocess.Popen[bytes] | None = None
         self.log = folder / "log"
         self.opened: list[Connection] = []
+        self.descriptors: Sequence[int] = ()  # that `serve` finds open
 
     def start(self, *, ready: bool = True) -> Service:
         """Start it; with `ready`, wait until every worker is."""
@@ -104,6 +105,7 @@ class Service:
                 stdout=log,
                 stderr=log,
                 env={**os.environ, TAG: self.tag},
+                pass_fds=self.descriptors,
             )
         if ready:
             self.wait_ready()
