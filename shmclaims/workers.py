@@ -244,14 +244,19 @@ class WorkerRing:
                 found.append(SeatView(index, SeatState(word & 255), word >> 8, restarts))
         return found
 
-    def candidates(self) -> list[tuple[int, int, int]]:
-        """(incarnation, index, open sessions) of every READY worker: what placement chooses from."""
+    def candidates(self, *, beaten_since: float = 0.0) -> list[tuple[int, int, int]]:
+        """(incarnation, index, open sessions) of every READY worker: what placement chooses from.
+
+        One whose last heartbeat is older than `beaten_since`, monotonic seconds, is taken for stalled and left out.
+        """
         words = self._words
+        oldest = int(beaten_since * 1000)
         found = []
         for number, word in enumerate(words[RING_WORD:RING_END_WORD:ROW_WORDS].tolist()):
             if word & 255 == _READY:
                 row = RING_WORD + number * ROW_WORDS
-                found.append((word >> 8, words[row + _INDEX], words[row + _SESSIONS]))
+                if not 0 < words[row + _HEARTBEAT_AT] < oldest:
+                    found.append((word >> 8, words[row + _INDEX], words[row + _SESSIONS]))
         return found
 
     def claim_totals(self) -> tuple[int, int]:
@@ -277,7 +282,7 @@ class WorkerRing:
         for number, word in enumerate(words[RING_WORD:RING_END_WORD:ROW_WORDS].tolist()):
             if word & 255 == _READY and word >> 8 != me:
                 row = RING_WORD + number * ROW_WORDS
-                if words[row + _HEARTBEAT_AT] >= oldest:
+                if not 0 < words[row + _HEARTBEAT_AT] < oldest:
                     found.append(row + _CONNECTIONS)
         return found
 

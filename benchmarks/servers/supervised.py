@@ -53,6 +53,7 @@ def supervised(folder: Path, app: str, *, workers: int, core: int | None = None,
         int(bind.rpartition(":")[2]),
         [kept],
         reload=reload,
+        sessions=lambda: [worker["sessions"] for worker in _server(runtime_dir)["workers"]],
         relayed=lambda: sum(worker["relayed_out"] for worker in _server(runtime_dir)["workers"]),
     )
 

@@ -19,7 +19,7 @@ class Variant:
     """A running variant on 127.0.0.1:`port`.
 
     `reload` replaces all workers as its operator would, and returns when they are; `relayed` counts the requests that
-    went through two workers.
+    went through two workers; `sessions` are the open sessions of each worker.
     """
 
     def __init__(
@@ -30,12 +30,14 @@ class Variant:
         *,
         reload: Callable[[], None] | None = None,
         relayed: Callable[[], int] | None = None,
+        sessions: Callable[[], list[int]] | None = None,
     ) -> None:
         self.name = name
         self.port = port
         self.kept = kept
         self.reload = reload
         self.relayed = relayed
+        self.sessions = sessions
 
     def pids(self) -> list[int]:
         """All its processes."""

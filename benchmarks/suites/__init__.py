@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from benchmarks.harness.rows import Suite
-from benchmarks.suites import accept, access, adapters, failures, mixed, relay, table
+from benchmarks.suites import accept, access, adapters, failures, mixed, placement, relay, table
 
 ALL: tuple[Suite, ...] = (
     relay.SUITE,
     mixed.SUITE,
     failures.SUITE,
     accept.SUITE,
+    placement.SUITE,
     table.SUITE,
     adapters.SUITE,
     access.SUITE,

@@ -158,7 +158,7 @@ class Routing:
         )
 
     async def _listen(self) -> None:
-        owner = Owner(self.router, self._claims, self._taker, self._replies, self.row)
+        owner = Owner(self.router, self._claims, self._taker, self._replies, self._forwarder, self.row)
         server = RelayServer(
             incarnation=self._spec.incarnation,
             uid=os.getuid(),

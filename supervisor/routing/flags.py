@@ -19,10 +19,13 @@ VOUCHED = 128
 MINTS = 256
 STATELESS = 512
 LASTS = 1024
+FINAL = 2048  # of the placement, not of the reading
 
 
-def pack(reading: Reading, *, minted: bool = False) -> int:
-    """The bits of a reading; `minted` says that the session is one that the router has just made."""
+def pack(reading: Reading, *, minted: bool = False, final: bool = False) -> int:
+    """The bits of a reading; `minted` says that the session is one that the router has just made, `final` that a placed
+    start is to be taken wherever there is more room by now.
+    """
     return (
         STARTS * reading.starts
         | ENDS * reading.ends
@@ -35,6 +38,7 @@ def pack(reading: Reading, *, minted: bool = False) -> int:
         | MINTS * reading.mints
         | STATELESS * reading.stateless
         | LASTS * reading.lasts
+        | FINAL * final
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, cast
 from uuid import uuid4
@@ -24,15 +25,19 @@ from supervisor.relay.outcomes import (
     Unreachable,
 )
 from supervisor.routing import flags
-from supervisor.routing.placement import Placement
+from supervisor.routing.placement import SILENT_SECONDS, Placement
 from supervisor.routing.replies import Refusal, Replies, describe_gone
 from supervisor.routing.request import Request, Send
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """The worker did not take the request. `owner` has the session as far as it knows; None: it does not know."""
+    """The worker did not take the request. `owner` has the session as far as it knows; None: it does not know.
+
+    `declined`: it could have, and said no; not for ever, if it was because others had more room.
+    """
 
     owner: int | None
+    declined: bool = False
 
 
 class Forwarder:
@@ -65,7 +70,7 @@ class Forwarder:
         """The incarnation that gets a new session."""
         if self._client is None:
             return self._placement.me
-        target = self._placement.choose(self._ring.candidates(), avoid)
+        target = self._placement.choose(self._candidates(), avoid)
         if target is not None:
             return target
         if stopping or self._placement.me in avoid:
@@ -74,14 +79,30 @@ class Forwarder:
         return self._placement.me
 
     @property
+    def is_ahead(self) -> bool:
+        """Whether another worker has more room for a start that has been placed here."""
+        return self._placement.is_ahead(self._candidates())
+
+    def _candidates(self) -> list[tuple[int, int, int]]:
+        """The ready workers. Whoever asks is alive, also when its next heartbeat is late."""
+        me, since = self._placement.me, time.monotonic() - SILENT_SECONDS
+        found = self._ring.candidates(beaten_since=since)
+        if all(one[0] != me for one in found):
+            found += [one for one in self._ring.candidates() if one[0] == me]
+        return found
+
+    @property
     def others_take_sessions(self) -> bool:
         """Whether another worker is ready for new sessions."""
         me = self._placement.me
         return self._client is not None and any(one[0] != me for one in self._ring.candidates())
 
-    async def place(self, target: int, session: str | None, request: Request, *, mint: bool) -> Moved | None:
-        """Have `target` claim a new session and run the request."""
-        order = Order(owner=target, mode="placed", session=session, flags=flags.pack(request.reading, minted=mint))
+    async def place(
+        self, target: int, session: str | None, request: Request, *, mint: bool, final: bool
+    ) -> Moved | None:
+        """Have `target` claim a new session and run the request; `final`: even if others have more room by now."""
+        bits = flags.pack(request.reading, minted=mint, final=final)
+        order = Order(owner=target, mode="placed", session=session, flags=bits)
         under_way = self._placement.sent(target)
         reply = request.send
 
@@ -123,7 +144,7 @@ class Forwarder:
             case NotOwner(incarnation):
                 return Moved(incarnation)
             case Draining():
-                return Moved(None)
+                return Moved(None, declined=True)
             case Gone():
                 if placed:
                     return Moved(None)

@@ -10,6 +10,7 @@ from shmclaims import AlreadyClaimed, OwnRow
 from supervisor.relay.frames import Ack, Open
 from supervisor.routing import flags
 from supervisor.routing.claims import Claims
+from supervisor.routing.forwarding import Forwarder
 from supervisor.routing.replies import Refusal, Replies
 from supervisor.routing.request import Receive, Request, Send, request_head
 from supervisor.routing.router import CLOSED, Router
@@ -20,8 +21,11 @@ from supervisor.routing.taking import Taker
 class Owner:
     """Admits relayed requests and runs them. An admitted one holds its session until it runs or is abandoned."""
 
-    def __init__(self, router: Router, claims: Claims, taker: Taker, replies: Replies, row: OwnRow) -> None:
+    def __init__(
+        self, router: Router, claims: Claims, taker: Taker, replies: Replies, forwarder: Forwarder, row: OwnRow
+    ) -> None:
         self._router = router
+        self._forwarder = forwarder
         self._claims = claims
         self._taker = taker
         self._replies = replies
@@ -31,7 +35,7 @@ class Owner:
     async def admit(self, order: Open) -> Ack:
         """Say whether this worker takes the request; it may claim the session for that."""
         placed = order.mode == "placed"
-        if placed and self._router.stopping:
+        if placed and (self._router.stopping or (not order.flags & flags.FINAL and self._forwarder.is_ahead)):
             return Ack.DRAINING
         session = order.session
         if session is None:

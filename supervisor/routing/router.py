@@ -17,6 +17,7 @@ from supervisor.routing.access import AccessLog, Line
 from supervisor.routing.claims import Claims
 from supervisor.routing.forwarding import Forwarder
 from supervisor.routing.listening import Listener
+from supervisor.routing.placement import MOST_NOES
 from supervisor.routing.replies import Refusal, Replies
 from supervisor.routing.request import App, Receive, Request, Scope, Send, request_head
 from supervisor.routing.sessions import Owned
@@ -195,17 +196,27 @@ class Router:
     async def _place(self, request: Request, session: str | None, *, mint: bool) -> None:
         """Give a new session to the worker with the most room, which claims it and runs the app."""
         avoid: frozenset[int] = frozenset()
+        declined: frozenset[int] = frozenset()
+        noes = 0
         while True:
-            target = self._forwarder.choose(avoid, stopping=self.stopping)
+            final = self.stopping or noes >= MOST_NOES
+            target = self._forwarder.choose(avoid | declined, stopping=self.stopping)
+            if target == self._me and declined and not final and self._forwarder.is_ahead:
+                declined = frozenset()  # all others have said no, and meanwhile this worker would
+                target = self._forwarder.choose(avoid, stopping=False)
             if target == self._me:
                 owner = await self._start_here(session, request)
                 if owner is None:
                     return
             else:
-                moved = await self._forwarder.place(target, session, request, mint=mint)
+                moved = await self._forwarder.place(target, session, request, mint=mint, final=final)
                 if moved is None:
                     return
                 owner = moved.owner
+                if moved.declined:
+                    declined |= {target}
+                    noes += 1
+                    continue
             if owner is None or session is None:
                 avoid |= {target}
             elif mint:

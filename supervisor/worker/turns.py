@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from shmclaims import OwnRow, WorkerRing
-from supervisor.worker.heartbeat import BEAT_SECONDS
+from supervisor.routing.placement import SILENT_SECONDS
 
 LEAD = 1
 """Connections that a worker may have more than the one with the fewest, and still take another."""
@@ -18,7 +18,6 @@ LEAD = 1
 UNLIMITED = 16
 """At once, where nobody else could take them: then the loop gets its turn."""
 
-STALLED_SECONDS = 2.5 * BEAT_SECONDS
 LOOK_SECONDS = 0.05
 """For so long it is remembered who the others are; a ring has 256 rows, and a connection costs less than reading it."""
 
@@ -39,7 +38,7 @@ class Turns:
         """How many it may take; 0: others go first."""
         now = time.monotonic()
         if now - self._looked_at > LOOK_SECONDS:
-            self._others = self._ring.other_connections(self._me, beaten_since=now - STALLED_SECONDS)
+            self._others = self._ring.other_connections(self._me, beaten_since=now - SILENT_SECONDS)
             self._looked_at = now
         mine = self.publish()
         if not self._others:

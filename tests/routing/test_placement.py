@@ -42,3 +42,28 @@ def test_placements_under_way_count() -> None:
         under_way.answered()
         under_way.answered()
     assert placement.choose(rows) == 1
+
+
+def test_what_is_under_way_is_a_guess() -> None:
+    """A worker does not take a start itself while another has two sessions fewer, whatever may be on its way there."""
+    placement = Placement("least_sessions", 1)
+    for _ in range(9):
+        placement.sent(2)
+    assert placement.choose([(1, 0, 6), (2, 1, 5)]) == 1
+    assert placement.choose([(1, 0, 6), (2, 1, 4)]) == 2
+
+
+@pytest.mark.parametrize(
+    ("policy", "counts", "ahead"),
+    [
+        ("least_sessions", [6, 5, 9], False),
+        ("least_sessions", [7, 5, 9], True),
+        ("least_sessions", [7], False),
+        ("least_sessions", [], False),
+        ("accepting", [7, 5], False),
+    ],
+)
+def test_who_is_ahead_says_no(policy: str, counts: list[int], ahead: bool) -> None:
+    """Two sessions more than another worker; with the policy `accepting` nobody ever does."""
+    candidates = [(number, number, count) for number, count in enumerate(counts, 1)]
+    assert Placement(policy, 1).is_ahead(candidates) is ahead
