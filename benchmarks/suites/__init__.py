@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from benchmarks.harness.rows import Suite
-from benchmarks.suites import accept, access, adapters, failures, mixed, placement, relay, table
+from benchmarks.suites import accept, access, adapters, failures, memory, mixed, placement, relay, table
 
 ALL: tuple[Suite, ...] = (
     relay.SUITE,
     mixed.SUITE,
+    memory.SUITE,
     failures.SUITE,
     accept.SUITE,
     placement.SUITE,
