@@ -23,8 +23,9 @@ from server_adapters.heads import RequestHead
 from server_adapters.server_kind import NO_SESSION, ServerKind
 from server_adapters.sessions import session_id
 
-_MEDIA = re.compile(r"/media/([0-9a-f]{32,128}\.\w+)")
-_NAMED = re.compile(rb"/media/([0-9a-f]{32,128}\.\w+)")
+# Without its extension: in a frame the next field follows at once, and may begin with a letter.
+_MEDIA = re.compile(r"/media/([0-9a-f]{32,128})\.")
+_NAMED = re.compile(rb"/media/([0-9a-f]{32,128})\.")
 _UPLOAD = re.compile(r"/_stcore/upload_file/([^/]+)/")
 _OFFERED = SubprotocolSource(3)
 _SESSION_ID = (4, 1, 6)  # ForwardMsg's new_session.initialize.session_id

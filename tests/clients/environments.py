@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -28,8 +29,12 @@ PYTHON: dict[str, list[str]] = {
         "marimo>=0.25",
         "shiny>=1.8",
         "streamlit>=1.67",
+        "playwright>=1.50",
     ],
 }
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+"""The system's own, such as Debian's package; without one its rows are skipped."""
+
 NODE = ["socket.io-client@4"]
 
 

@@ -88,10 +88,22 @@ PAGES = [
     ),
 ]
 
-ROWS = [*MCP, *SOCKET_IO, *GRADIO, *PAGES]
+CHROMIUM = [
+    # A browser keeps its few connections: those of one page may all be one worker's.
+    Row(f"{name} in Chromium", "apps", app, preset, ("browser.py", preset), ("keep",), sessions=8, at_once=4, spread=())
+    for name, app, preset in (
+        ("gradio", GRADIO_SUM, "gradio"),
+        ("Shiny, with downloads,", "examples.sliders:app", "shiny"),
+        ("marimo, with downloads,", "examples.notebook:app", "marimo"),
+        ("Streamlit, with uploads and downloads,", "examples.upload:app", "streamlit"),
+    )
+]
+
+SESSIONS = [*MCP, *SOCKET_IO, *GRADIO, *PAGES]
+ROWS = [*SESSIONS, *CHROMIUM]
 
 
 SEE_NO_DEATH = ("MCP, mcp 2 default mode, requestState", "fastmcp, SessionProvider", "gradio, API for curl")
 """They have no session that a worker could take with it, or none that outlives one request."""
 
-DEATHS = [replace(row, sessions=20) for row in ROWS if row.name not in SEE_NO_DEATH]
+DEATHS = [replace(row, sessions=20) for row in SESSIONS if row.name not in SEE_NO_DEATH]

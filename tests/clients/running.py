@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from clients.environments import FOLDER, command, python
+from clients.environments import CHROMIUM, FOLDER, command, python
 from clients.rows import Row
 from whole.harness import REPO, Service, eventually
 
@@ -93,7 +93,7 @@ def player(row: Row, url: str, mode: str, *further: str) -> tuple[list[str], dic
     arguments = [str(PLAY / script), url, str(row.sessions), mode, *more, *further]
     if script.endswith(".mjs"):
         return ["node", *arguments], {**os.environ, "NODE_PATH": str(FOLDER / "node" / "node_modules")}
-    return [python(row.environment), "-W", "ignore", *arguments], dict(os.environ)
+    return [python(row.environment), "-W", "ignore", *arguments], {**os.environ, "CHROMIUM": CHROMIUM or ""}
 
 
 def access_lines(service: Service) -> list[dict[str, Any]]:

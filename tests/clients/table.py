@@ -15,10 +15,11 @@ class Table:
         self._cells: dict[str, dict[str, str]] = {}
         self._deaths: dict[str, str] = {}
 
-    def note(self, row: str, column: str, errors: list[str | None]) -> None:
-        """Keep a result."""
+    def note(self, row: str, column: str, errors: list[str | None], *, several: int = 0) -> None:
+        """Keep a result; `several` is how many ids were seen on more than one accepting worker."""
         right = sum(error is None for error in errors)
-        self._cells.setdefault(row, {})[column] = f"{right} of {len(errors)}"
+        spread = f" ({min(several, len(errors))})" if several else ""
+        self._cells.setdefault(row, {})[column] = f"{right} of {len(errors)}{spread}"
 
     def note_death(self, row: str, text: str) -> None:
         """Keep what a client saw of its session's worker's death."""
@@ -27,6 +28,7 @@ class Table:
     def lines(self) -> Iterator[str]:
         """The tables, in Markdown."""
         if self._cells:
+            yield "Right sessions (in brackets: those whose requests more than one worker has accepted)"
             yield "| " + " | ".join(HEADS) + " |"
             yield "|---" * len(HEADS) + "|"
             for row, cells in self._cells.items():
