@@ -3,7 +3,7 @@
     python -m benchmarks [NAME ...] [--rounds N]
 
 NAME is a suite or a row (--list shows them); without one, everything is measured. The table has the figures with the
-marks beside them; benchmarks/out/ gets results.json and results.svg.
+marks beside them; benchmarks/out/ gets results.json, results.md and results.svg.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import suites
-from benchmarks.harness import plot, rounds
+from benchmarks.harness import markdown, plot, rounds
 from benchmarks.harness.report import Results
 from benchmarks.harness.rows import Row, Suite, Unmeasurable
 
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="a suite or a row")
     parser.add_argument("--rounds", type=int, help="for each suite, instead of its own number")
     parser.add_argument("--list", action="store_true", help="show suites and rows")
-    parser.add_argument("--out", type=Path, default=OUT, help="where results.json and results.svg go")
+    parser.add_argument("--out", type=Path, default=OUT, help="where the results go")
     given = parser.parse_args(arguments)
     wanted = chosen(given.names)
     if given.list:
@@ -79,10 +79,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results.add(suite, rows, found, skipped)
     given.out.mkdir(parents=True, exist_ok=True)
     results.write(given.out / "results.json")
+    (given.out / "results.md").write_text(markdown.tables(results))
     console = Console(width=None if sys.stdout.isatty() else 140)
     results.show(console)
     drawn = plot.draw(results, given.out / "results.svg")
-    console.print(f"figures in {given.out / 'results.json'}{', plot in results.svg' if drawn else ''}", highlight=False)
+    console.print(f"in {given.out}: results.json, results.md{', results.svg' if drawn else ''}", highlight=False)
     return 0
 
 

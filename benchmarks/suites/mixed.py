@@ -26,6 +26,7 @@ WORKERS = 4
 CLIENTS = 32
 SESSIONS = 128
 SECONDS = 2
+STARTS_AT_ONCE = 3
 APP = "gym"
 PLAIN = "plain"
 CASE = "mixed"
@@ -66,7 +67,7 @@ def opened(wanted: frozenset[Key]) -> Iterator[Opened]:
     """All variants at once, each with its sessions."""
     found = Opened()
     names = [name for name in VARIANTS if (CASE, name) in wanted]
-    with contextlib.ExitStack() as stack, ThreadPoolExecutor(len(names)) as threads:
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(STARTS_AT_ONCE) as threads:
         folders = [Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in names]
         for name, begun in zip(names, threads.map(begin, names, folders), strict=True):
             if isinstance(begun, Unmeasurable):

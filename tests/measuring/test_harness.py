@@ -99,8 +99,10 @@ def test_the_command_measures_and_writes(tmp_path: Path, capsys: pytest.CaptureF
     assert len(document["rows"]) == 8
     for line in document["rows"]:
         assert 0 < line["figures"]["low"] <= line["figures"]["median"] <= line["figures"]["high"]
-    shown = capsys.readouterr().out
-    assert all(line["what"] in shown for line in document["rows"])
+    shown, pasted = capsys.readouterr().out, (tmp_path / "results.md").read_text()
+    for line in document["rows"]:
+        assert line["what"] in shown
+        assert f"| {line['what']} | " in pasted
 
 
 def test_one_row_runs_its_own_cases_only(monkeypatch: pytest.MonkeyPatch) -> None:
