@@ -86,7 +86,7 @@ ROWS = (
     ),
     Row(
         "forwarded-fastapi",
-        "the same, FastAPI with SessionMiddleware",
+        "forwarded / local p50, FastAPI with SessionMiddleware",
         "",
         _forwarded_p50("fastapi, 1 client"),
         Mark(1.35, 1.15),
@@ -98,8 +98,16 @@ ROWS = (
         _added("tiny, 1 client"),
         Mark(48, 26),
     ),
-    Row("forwarded-cpu-32", "the same, 32 clients", "us", _added("tiny, 32 clients"), Mark(22, 11)),
-    Row("forwarded-cpu-fastapi", "the same, FastAPI, 1 client", "us", _added("fastapi, 1 client")),
+    Row(
+        "forwarded-cpu-32",
+        "CPU added per forwarded request, tiny app, 32 clients",
+        "us",
+        _added("tiny, 32 clients"),
+        Mark(22, 11),
+    ),
+    Row(
+        "forwarded-cpu-fastapi", "CPU added per forwarded request, FastAPI, 1 client", "us", _added("fastapi, 1 client")
+    ),
     Row(
         "router-session",
         "router's CPU on a local request with a session, tiny app",
@@ -107,8 +115,19 @@ ROWS = (
         _router("tiny, 1 client"),
         Mark(12, 6),
     ),
-    Row("router-session-32", "the same, 32 clients", "us", _router("tiny, 32 clients")),
-    Row("router-none", "and on a request without one", "us", _router("tiny, no session"), Mark(3, 1)),
+    Row(
+        "router-session-32",
+        "router's CPU on a local request with a session, 32 clients",
+        "us",
+        _router("tiny, 32 clients"),
+    ),
+    Row(
+        "router-none",
+        "router's CPU on a request without a session, tiny app",
+        "us",
+        _router("tiny, no session"),
+        Mark(3, 1),
+    ),
     Row("up", "1 MiB up, forwarded / local", "", _forwarded_p50("1 MiB up"), Mark(2.2, 1.8)),
     Row("down", "1 MiB down, forwarded / local", "", _forwarded_p50("1 MiB down"), Mark(1.7, 1.5)),
     Row(
@@ -118,7 +137,13 @@ ROWS = (
         _added("events at once", MICRO / EVENTS),
         Mark(1.5, 0.5),
     ),
-    Row("events-one-by-one", "the same, one by one", "us", _added("events one by one", MICRO / EVENTS), Mark(1.5, 0.5)),
+    Row(
+        "events-one-by-one",
+        "SSE of 1,000 small events one by one: the same",
+        "us",
+        _added("events one by one", MICRO / EVENTS),
+        Mark(1.5, 0.5),
+    ),
     Row("websocket", "WebSocket echo through another worker / local p50", "", _forwarded_p50(ECHO), Mark(2.1, 1.1)),
 )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as command
+from benchmarks import suites
 from benchmarks.harness import rounds
 from benchmarks.harness.plot import draw
 from benchmarks.harness.report import Results
@@ -119,6 +120,13 @@ def test_one_row_runs_its_own_cases_only(monkeypatch: pytest.MonkeyPatch) -> Non
     result, _ = command.measure(suite, found[1], 1)
     assert asked == [frozenset({("tiny, 1 client", "forwarded"), ("tiny, 1 client", "local")})]
     assert set(result.failed.values()) == {"enough"}
+
+
+def test_names_are_unique() -> None:
+    """A name on the command line means one suite or one row."""
+    names = [suite.name for suite in suites.ALL] + [row.name for suite in suites.ALL for row in suite.rows]
+    twice = {name for name in names if names.count(name) > 1}
+    assert twice <= {"memory"}  # the suite's row of the same name is in it
 
 
 def test_an_unknown_name_is_refused() -> None:
