@@ -11,19 +11,21 @@ from supervisor.routing.replies import Refusal
 from supervisor.routing.sessions import Owned
 
 
-async def claim_file(claims: Claims, name: str) -> Owned | None:
+async def claim_file(claims: Claims, name: str) -> Owned:
     """Claim a thing that the app's client is told of beside its session, and count the request in.
 
-    None where another worker has the same thing, which is as good, or where it cannot be had: the app's message passes
-    all the same, and what asks for the thing runs where it lands.
+    Where another worker has the same thing already, or no claim is to be had, it is in this worker's book alone: what
+    asks for it here is served here, and elsewhere it is the other worker's. The claim ends with the last request in
+    flight: the page's WebSocket is one, and after it the app may drop the thing.
     """
+    now = time.monotonic()
     try:
         own = await claims.take(name, start=True, replace_gone=True)
     except (AlreadyClaimed, ClaimGone, TableFull, ClaimTimeout):
-        return None
+        own = claims.book.get(name) or claims.book.add(name, None, now)
     claims.book.enter(own)
-    own.kept = True
-    claims.book.start(own, succeeded=False, now=time.monotonic())  # it is no session that placement should count
+    claims.book.start(own, succeeded=False, now=now)  # it is no session that placement should count
+    claims.book.release(own, now)
     return own
 
 

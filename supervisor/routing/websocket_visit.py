@@ -114,9 +114,7 @@ class WebSocketVisit:
             for name in adapter.files(frame):
                 if name not in self._files:
                     self._files.add(name)
-                    own = await claim_file(self._claims, name)
-                    if own is not None:
-                        self._held.append(own)
+                    self._held.append(await claim_file(self._claims, name))
 
     async def issue(self, session: str) -> None:
         """The app gives out an id: claim it before the message with it leaves. One that it has already is no news.

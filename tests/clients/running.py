@@ -108,9 +108,9 @@ def access_lines(service: Service) -> list[dict[str, Any]]:
 
 
 def accepting_workers(lines: list[dict[str, Any]]) -> dict[str, set[int]]:
-    """By the shown part of a session's id: the workers that accepted its requests."""
+    """By the shown part of a session's id: the workers that accepted its requests. Files of pages are no sessions."""
     found: dict[str, set[int]] = {}
     for line in lines:
-        if line.get("session"):
+        if line.get("session") and not line["session"].startswith(("media/", "@f")):
             found.setdefault(line["session"], set()).add(line["worker"])
     return found

@@ -81,11 +81,12 @@ def counted(session: str) -> dict[str, int]:
 async def own_page(socket: WebSocket) -> None:
     """A WebSocket under an id that the page has made."""
     await socket.accept()
-    file = f"4-{new()}.txt"
+    file = f"4-{socket.query_params.get('file') or new()}.txt"
     known.add(file)
     await socket.send_text(json.dumps({**counted(socket.query_params["session_id"]), "file": f"./@file/{file}"}))
     async for _ in socket.iter_text():
         pass
+    known.discard(file)
 
 
 async def file(request: Request) -> Response:

@@ -187,6 +187,28 @@ def test_a_file_that_a_frame_names(marimo: Service) -> None:
     assert {connection.ask("GET", "/@file/4-nobodys.txt")[0] for connection in connections.values()} == {404}
 
 
+def test_a_file_of_two_pages(marimo: Service) -> None:
+    """The worker that named it first has it for all, and each that names it for itself, also when the first one's page
+    is gone, and its file with it.
+    """
+    connections = marimo.connections()
+    on = next(iter(connections))
+    with ExitStack() as stack:
+        first = stack.enter_context(opened(marimo, on, "/ws?session_id=s_two001&file=same"))
+        owner = json.loads(first.recv(10))["pid"]
+        others: dict[int, ClientConnection] = {}
+        for number in range(2, 9):
+            socket = stack.enter_context(opened(marimo, on, f"/ws?session_id=s_two00{number}&file=same"))
+            others[json.loads(socket.recv(10))["pid"]] = socket
+        others.pop(owner, None)
+        assert others
+        assert {connection.ask("GET", "/@file/4-same.txt")[0] for connection in connections.values()} == {200}
+        first.close()
+        for pid in others:
+            assert connections[pid].ask("GET", "/@file/4-same.txt")[0] == 200
+    eventually(lambda: not claimed(marimo, "@file/4-same.txt"), "the claim to go with the last page")
+
+
 def test_a_page_comes_back_after_a_death(marimo: Service) -> None:
     """Under its own id, to a new session: its POSTs are refused until its WebSocket is there again."""
     connections = marimo.connections()
