@@ -140,7 +140,7 @@ async def parts(stack: ExitStack) -> dict[str, Callable[[], Awaitable[Any]]]:
     channel = Channel(server, asyncio.get_running_loop())
     channel._transport = _NoTransport()  # type: ignore[assignment]
     order = Order(server.incarnation, "owned", own.session, flags.pack(reading))
-    opened = encode(_open(order, named, named["headers"], BODY, False, True))
+    opened = encode(_open(order, named, named["headers"], BODY, False))
 
     async def relayed() -> None:
         channel.data_received(opened)

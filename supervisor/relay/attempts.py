@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from supervisor.relay import unix
 from supervisor.relay.body import BodyReplay
-from supervisor.relay.exchange import BROKEN_OFF, Exchange, Past, Send
+from supervisor.relay.exchange import BROKEN_OFF, Exchange, Send
 from supervisor.relay.link import Link
 from supervisor.relay.outcomes import Gone, Outcome, Overloaded, OwnerLost, Unreachable
 from supervisor.relay.peer import Peer
@@ -33,7 +33,6 @@ class Attempts:
     whole   it has all of the request's body in it
     placed  it asks the owner to claim a new session
     holds   the client waits for `100 Continue`
-    past    the way past `send` for a small reply
     """
 
     def __init__(
@@ -47,7 +46,6 @@ class Attempts:
         placed: bool,
         holds: bool,
         reach_seconds: float,
-        past: Past | None = None,
     ) -> None:
         self._peer = peer
         self._opened = opened
@@ -58,7 +56,6 @@ class Attempts:
         self._unsaid = whole and not placed
         self._holds = holds
         self._reach_seconds = reach_seconds
-        self._past = past
         self._deadline = 0.0
         self._pause_seconds = FIRST_PAUSE_SECONDS
         self._failure = ""
@@ -75,7 +72,7 @@ class Attempts:
 
     def begin(self, link: Link) -> Exchange | Conversation:
         """What comes after `opened` on `link`."""
-        return Exchange(link, self._body, self._send, self._past, uploaded=self._whole, holds=self._holds)
+        return Exchange(link, self._body, self._send, uploaded=self._whole, holds=self._holds)
 
     async def _try(self) -> Outcome | None:
         link = self._peer.take()

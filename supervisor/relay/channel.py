@@ -162,7 +162,7 @@ class Channel(asyncio.Protocol):
             self._socket = socket = OwnerSocket(self)
             server.serve(request, socket, socket)
             return
-        self._reply = reply = Reply(self, direct=request.direct)
+        self._reply = reply = Reply(self)
         self._upload = upload = Upload(self, reply, request)
         self._uploading = request.more_body
         server.serve(request, reply, upload)

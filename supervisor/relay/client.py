@@ -9,9 +9,8 @@ from typing import Any
 
 from supervisor.relay.attempts import Attempts
 from supervisor.relay.body import BodyReplay
-from supervisor.relay.direct import direct
 from supervisor.relay.exchange import BROKEN_OFF, COMPLETE, Send
-from supervisor.relay.frames import INLINE_BODY, Head, Open, ProtocolError, Scope, Whole, encode
+from supervisor.relay.frames import INLINE_BODY, Head, Open, ProtocolError, Scope, encode
 from supervisor.relay.once import drop_repetitions
 from supervisor.relay.outcomes import (
     Draining,
@@ -81,7 +80,6 @@ class RelayClient:
         self._pid_of = pid_of
         self._uid = uid
         self._reach_seconds = reach_seconds
-        self._direct = direct()
         self._peers: dict[int, Peer] = {}
         self._trimmer: asyncio.TimerHandle | None = None
         drop_repetitions()
@@ -99,12 +97,8 @@ class RelayClient:
         """Connections with a request."""
         return sum(peer.busy for peer in self._peers.values())
 
-    async def relay(
-        self, order: Order, scope: Mapping[str, Any], body: BodyReplay, send: Send, server_send: Send | None = None
-    ) -> Outcome:
+    async def relay(self, order: Order, scope: Mapping[str, Any], body: BodyReplay, send: Send) -> Outcome:
         """Carry one request to its owner and the reply to `send`.
-
-        `server_send` is the server's own send: a small reply may go past it and `send`, see `Taken.status`.
 
         Unless the outcome is Taken or OwnerLost, nothing has run, nothing has been sent to the client and `body` is
         still whole: the request can go elsewhere. An exception of `send` passes through; the owner's app then gets
@@ -120,8 +114,7 @@ class RelayClient:
             holds = _waits_for_continue(headers)
             inline = None if holds else body.ready(INLINE_BODY)
         try:
-            cycle = self._direct.cycle_of(server_send)
-            opened = encode(_open(order, scope, headers, inline, holds, cycle is not None))
+            opened = encode(_open(order, scope, headers, inline, holds))
         except ProtocolError as error:
             return Unreachable(str(error))
         peer = self._peers.get(order.owner) or self._meet(order.owner)
@@ -136,11 +129,6 @@ class RelayClient:
             frames = link.frames
             if len(frames) == 1:
                 head = frames[0]
-                if type(head) is Whole:
-                    frames.clear()
-                    peer.give(link)
-                    await self._direct.send(cycle, head)
-                    return Taken(status=head.status)
                 # Nearly every reply. No TAKEN before it: all of the request was in Open, and the connection is clean.
                 if type(head) is Head and head.body is not None and not head.trailers:
                     frames.clear()
@@ -157,7 +145,6 @@ class RelayClient:
             placed=order.mode == "placed",
             holds=holds,
             reach_seconds=self._reach_seconds,
-            past=(self._direct, cycle),
         ).run(link)
         if type(outcome) in DEATHS and peer.dead():
             self._forget(order.owner)
@@ -223,9 +210,7 @@ _of_scope = itemgetter(*Scope.__struct_fields__)
 _OPTIONAL = {"method": "", "scheme": "http", "raw_path": None, "root_path": "", "client": None, "server": None}
 
 
-def _open(
-    order: Order, scope: Mapping[str, Any], headers: Any, inline: bytes | None, holds: bool, direct: bool
-) -> Open:
+def _open(order: Order, scope: Mapping[str, Any], headers: Any, inline: bytes | None, holds: bool) -> Open:
     try:
         values = _of_scope(scope)
     except KeyError:
@@ -244,5 +229,4 @@ def _open(
         inline is None,
         holds,
         extensions,
-        direct=direct,
     )

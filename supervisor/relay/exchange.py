@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from supervisor.relay.body import BodyReplay
-from supervisor.relay.direct import Cycle, Direct
-from supervisor.relay.frames import COPIED, Ack, Frame, Head, Last, Message, Piece, Signal, Verdict, Whole
+from supervisor.relay.frames import COPIED, Ack, Frame, Head, Last, Message, Piece, Signal, Verdict
 from supervisor.relay.link import Link
 from supervisor.relay.once import logged_by_owner
 from supervisor.relay.outcomes import Draining, Gone, NotOwner, Outcome, OwnerLost, Refused, Taken
@@ -17,8 +16,6 @@ from supervisor.relay.outcomes import Draining, Gone, NotOwner, Outcome, OwnerLo
 logger = logging.getLogger("gym_supervise.relay")
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
-
-Past = tuple[Direct, Cycle | None]
 
 COMPLETE = Taken()
 BROKEN_OFF = Taken(complete=False)
@@ -36,7 +33,6 @@ class Exchange:
         "_holds",
         "_left",
         "_link",
-        "_past",
         "_send",
         "_started",
         "_trailers",
@@ -45,13 +41,10 @@ class Exchange:
         "uploaded",
     )
 
-    def __init__(
-        self, link: Link, body: BodyReplay, send: Send, past: Past | None, *, uploaded: bool, holds: bool
-    ) -> None:
+    def __init__(self, link: Link, body: BodyReplay, send: Send, *, uploaded: bool, holds: bool) -> None:
         self._link = link
         self._body = body
         self._send = send
-        self._past = past
         self._holds = holds  # the client waits for `100 Continue`: its body is read when the owner's app asks for it
         self._left = False
         self._started = False
@@ -120,11 +113,6 @@ class Exchange:
                 await self._send({"type": "http.response.body", "body": frame.body, "more_body": False})
                 if not self._trailers:
                     return COMPLETE
-        elif type(frame) is Whole:
-            assert self._past is not None, "the owner was not asked for a Whole"
-            direct, cycle = self._past
-            await direct.send(cycle, frame)
-            return Taken(status=frame.status)
         elif frame is Signal.TAKEN:
             self.taken = True
             if self.uploaded:

@@ -8,8 +8,7 @@ the reader hands on what has come of one without waiting for the rest, so that a
 joined, whatever sizes the socket delivers. Structs are held until they are complete, in pieces that are joined once.
 
 acceptor -> owner   Open, then for a body that did not fit into it Piece ... Last
-owner -> acceptor   Ack (refusals) or TAKEN, then Head, Piece ... Last, with Message where the app sends something else;
-                    or Whole in place of Head, where the acceptor takes it.
+owner -> acceptor   Ack (refusals) or TAKEN, then Head, Piece ... Last, with Message where the app sends something else.
                     READS: the app waits for its client, for a body that is held back until then or
                     for the disconnect. FAILED: the app ended without a whole reply, and that is logged
 
@@ -89,7 +88,6 @@ class Open(msgspec.Struct, array_like=True, frozen=True, gc=False):
     holds_body        the client waits for `100 Continue`: the body comes after READS only
     extensions        names of the ASGI extensions that the acceptor's server offers and the relay carries
     subprotocols      those that the client of a WebSocket offers, in order
-    direct            the acceptor takes a small reply as Whole
     """
 
     incarnation: int
@@ -103,7 +101,6 @@ class Open(msgspec.Struct, array_like=True, frozen=True, gc=False):
     holds_body: bool = False
     extensions: list[str] | None = None
     subprotocols: list[str] | None = None
-    direct: bool = False
 
 
 class Ack(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -175,16 +172,6 @@ class Text(msgspec.Struct, frozen=True, gc=False):
     data: bytes
 
 
-class Whole(msgspec.Struct, frozen=True, gc=False):
-    """A whole reply as it goes to the client, but for status line and the headers that the acceptor's server adds.
-
-    data  the lines of its headers, an empty one, its body
-    """
-
-    status: int
-    data: bytes
-
-
 class Signal(enum.Enum):
     """Frames without payload."""
 
@@ -194,11 +181,10 @@ class Signal(enum.Enum):
     ENDED = 10
 
 
-Frame = Open | Ack | Head | Message | Piece | Last | Text | Whole | Signal
+Frame = Open | Ack | Head | Message | Piece | Last | Text | Signal
 
-_OPEN, _ACK, _HEAD, _MESSAGE, _PIECE, _LAST, _TEXT, _WHOLE = 1, 2, 6, 7, 8, 0, 9, 15
+_OPEN, _ACK, _HEAD, _MESSAGE, _PIECE, _LAST, _TEXT = 1, 2, 6, 7, 8, 0, 9
 _WORD = struct.Struct("<IB")
-_WHOLE_WORD = struct.Struct("<IBH")
 _pack = _WORD.pack
 _unpack = _WORD.unpack_from
 _encode = msgspec.msgpack.Encoder().encode
@@ -206,10 +192,6 @@ _encode = msgspec.msgpack.Encoder().encode
 
 def _mark(kind: int) -> int:
     return VERSION << 4 | kind
-
-
-def _whole(payload: bytes) -> Whole:
-    return Whole(int.from_bytes(payload[:2], "little"), payload[2:])
 
 
 # By the word's last byte: version and kind in one look.
@@ -221,7 +203,6 @@ _DECODE: dict[int, Callable[[bytes], Frame]] = {
     _mark(_PIECE): Piece,
     _mark(_LAST): Last,
     _mark(_TEXT): Text,
-    _mark(_WHOLE): _whole,
     **{_mark(signal.value): {b"": signal}.__getitem__ for signal in Signal},
 }
 _BODIES: dict[int, Callable[[bytes], Frame]] = {_mark(_PIECE): Piece, _mark(_LAST): Last, _mark(_TEXT): Text}
@@ -229,8 +210,6 @@ _MARKS: dict[type, int] = {Open: _mark(_OPEN), Ack: _mark(_ACK), Head: _mark(_HE
 _PIECE_MARK = _mark(_PIECE)
 _LAST_MARK = _mark(_LAST)
 _TEXT_MARK = _mark(_TEXT)
-_WHOLE_MARK = _mark(_WHOLE)
-_pack_whole = _WHOLE_WORD.pack
 
 TAKEN: Final = _pack(0, _mark(Signal.TAKEN.value))
 FAILED: Final = _pack(0, _mark(Signal.FAILED.value))
@@ -251,14 +230,6 @@ def encode(frame: Open | Ack | Head | Message) -> bytes:
     if size > MAX_STRUCT:
         raise ProtocolError(f"{type(frame).__name__} of {size} bytes; it may have {MAX_STRUCT}")
     return _pack(size, _MARKS[type(frame)]) + payload
-
-
-def encode_whole(status: int, lines: bytes, body: bytes) -> bytes:
-    """The bytes of a Whole; `body` of INLINE_BODY bytes at most."""
-    size = len(lines) + 4 + len(body)
-    if size > MAX_STRUCT:
-        raise ProtocolError(f"Whole of {size} bytes; it may have {MAX_STRUCT}")
-    return b"".join((_pack_whole(size, _WHOLE_MARK, status), lines, b"\r\n", body))
 
 
 def piece_word(size: int) -> bytes:

@@ -29,11 +29,9 @@ class Taken(msgspec.Struct, frozen=True, gc=False):
 
     complete  False: the client went away, or the app ended in the middle of its reply. Return without another
               message: the server then breaks the client's connection off.
-    status    of a reply that went past `send`; None: it was sent
     """
 
     complete: bool = True
-    status: int | None = None
 
 
 class NotOwner(msgspec.Struct, frozen=True, gc=False):

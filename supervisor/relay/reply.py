@@ -18,11 +18,9 @@ from supervisor.relay.frames import (
     Head,
     Message,
     encode,
-    encode_whole,
     last_word,
     piece_word,
 )
-from supervisor.relay.lines import lines_of
 
 if TYPE_CHECKING:
     from supervisor.relay.channel import Channel
@@ -56,9 +54,8 @@ class Reply:
     _stepping = False
     _scheduled = False
 
-    def __init__(self, channel: Channel, *, direct: bool = False) -> None:
+    def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._direct = direct
         self._frames: list[bytes] = []
         self._pieces: list[bytes] = []
 
@@ -86,7 +83,7 @@ class Reply:
                 await self._send_last(data)
             else:
                 self._head = None
-                channel.write(self._whole(head, data) or encode(Head(head.status, head.headers, data, head.trailers)))
+                channel.write(encode(Head(head.status, head.headers, data, head.trailers)))
             self._body_sent = True
             if not self._trailers:
                 self._end()
@@ -103,12 +100,6 @@ class Reply:
                 self._soon()
         else:
             self._send_other(kind, message)
-
-    def _whole(self, head: Head, data: bytes) -> bytes | None:
-        if not self._direct or head.trailers or not 200 <= head.status < 600:
-            return None
-        lines = lines_of(head.headers, len(data))
-        return None if lines is None else encode_whole(head.status, lines, data)
 
     async def _send_piece(self, data: bytes) -> None:
         size = len(data)

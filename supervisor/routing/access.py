@@ -46,6 +46,7 @@ class Line:
 
     __slots__ = (
         "_me",
+        "_send",
         "began",
         "complete",
         "headers",
@@ -53,7 +54,6 @@ class Line:
         "receive",
         "refused",
         "request",
-        "server_send",
         "session",
         "status",
     )
@@ -69,7 +69,7 @@ class Line:
         self.complete = False
         self.headers: Any = ()
         self._me = me
-        self.server_send = send
+        self._send = send
 
     def send(self, message: dict[str, Any]) -> Awaitable[None]:
         """The server's `send`; a plain function, since a coroutine of its own would cost more than all it does."""
@@ -85,12 +85,7 @@ class Line:
             self.headers = message.get("headers", ())
         elif kind == "websocket.close" and not self.status:
             self.status = 403
-        return self.server_send(message)
-
-    def replied(self, status: int) -> None:
-        """A whole reply has gone past `send`."""
-        self.status = status
-        self.complete = True
+        return self._send(message)
 
     def serve_here(self, session: str | None) -> None:
         """This worker runs the app for it, under the session that it names."""

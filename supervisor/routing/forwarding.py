@@ -118,28 +118,24 @@ class Forwarder:
     async def relay(self, owner: int, session: str, request: Request) -> Moved | None:
         """Have the session's owner run the request."""
         order = Order(owner=owner, mode="owned", session=session, flags=flags.pack(request.reading))
-        line = request.line
-        server_send = request.send if line is None else line.server_send
-        return await self._send(order, request, request.send, server_send)
+        return await self._send(order, request, request.send)
 
-    async def _send(self, order: Order, request: Request, send: Send, server_send: Send | None = None) -> Moved | None:
+    async def _send(self, order: Order, request: Request, send: Send) -> Moved | None:
         assert self._client is not None
         self._row.add("relayed_out", 1)
         placed = order.mode == "placed"
         begun = None
         if request.reading.last_words:
             begun = Begun(send)
-            send, server_send = begun.send, None
+            send = begun.send
         if request.head.websocket:
             outcome = await self._client.relay_websocket(order, request.scope, request.body, send)
         else:
-            outcome = await self._client.relay(order, request.scope, request.body, send, server_send)
+            outcome = await self._client.relay(order, request.scope, request.body, send)
         match outcome:
-            case Taken(_, status):
+            case Taken():
                 if request.line is not None:
                     request.line.served(order.owner, order.session)
-                    if status is not None:
-                        request.line.replied(status)
                 return None
             case NotOwner(incarnation):
                 return Moved(incarnation)

@@ -202,8 +202,7 @@ class Worker:
         """No new connections and no new sessions; those that are here go on."""
         if self.closing.on:
             return
-        self.routing.router.stopping = True
-        self.closing.begin(self.server.server_state.connections)
+        self.routing.router.stopping = self.closing.on = True
         self.server.close_listeners()
         self._begin(self._say_drained())
 
@@ -228,8 +227,7 @@ class Worker:
     def _stop_accepting(self) -> None:
         if self._stopping:
             return
-        self._stopping = self.routing.router.stopping = True
-        self.closing.begin(self.server.server_state.connections)
+        self._stopping = self.routing.router.stopping = self.closing.on = True
         self.server.stop_accepting()
         self._begin(self._say_quiet())
 

@@ -25,9 +25,7 @@ from supervisor.relay.frames import (
     ProtocolError,
     Scope,
     Signal,
-    Whole,
     encode,
-    encode_whole,
     last_word,
     piece_word,
 )
@@ -65,7 +63,6 @@ CASES: list[tuple[str, bytes, Frame]] = [
     ("piece", piece_word(5) + b"hello", Piece(b"hello")),
     ("last", last_word(5) + b"world", Last(b"world")),
     ("empty last", last_word(0), Last(b"")),
-    ("whole", encode_whole(404, b"a: b\r\n", b"hello"), Whole(404, b"a: b\r\n\r\nhello")),
     ("taken", frames.TAKEN, Signal.TAKEN),
     ("failed", frames.FAILED, Signal.FAILED),
     ("reads", frames.READS, Signal.READS),
