@@ -98,15 +98,14 @@ class Results:
 
     def show(self, console: Console) -> None:
         """As tables, the marks beside the figures."""
-        plain: list[Line] = []
-        for suite in dict.fromkeys(line.suite for line in self.lines):
-            lines = [line for line in self.lines if line.suite == suite]
-            if any(line.row.variant for line in lines):
-                console.print(_matrix(suite, lines))
-            else:
-                plain += lines
+        suites = list(dict.fromkeys(line.suite for line in self.lines))
+        by_suite = {suite: [line for line in self.lines if line.suite == suite] for suite in suites}
+        matrices = [suite for suite in suites if any(line.row.variant for line in by_suite[suite])]
+        plain = [line for suite in suites if suite not in matrices for line in by_suite[suite]]
         if plain:
             console.print(_list(plain))
+        for suite in matrices:
+            console.print(_matrix(suite, by_suite[suite]))
         told = set()
         for line in self.lines:
             if line.why and (line.row.variant or line.row.name, line.why) not in told:
