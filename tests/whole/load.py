@@ -83,6 +83,7 @@ class Load:
 
     def assert_all_right(self) -> None:
         """Nothing wrong, refused or failed; and there was something."""
+        print(f"episodes: {self.tally}")
         assert self.tally.total > 0
         assert self.tally.right == self.tally.total, self.tally
 
