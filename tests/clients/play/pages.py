@@ -139,7 +139,7 @@ async def streamlit(http: httpx.AsyncClient, number: int) -> None:
         await found.send(_rerun(BackMsg))
         await found.until(opened)
         await found.until(lambda frame: read(frame).HasField("script_finished"))
-        for turn in range(TURNS):
+        for turn in range(2 * TURNS):
             ask = BackMsg()
             ask.file_urls_request.request_id = f"r{turn}"
             ask.file_urls_request.file_names.append("f.txt")
