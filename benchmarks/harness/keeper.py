@@ -14,7 +14,6 @@ import contextlib
 import os
 import select
 import signal
-import subprocess
 import time
 
 from supervisor.processes.linux import become_subreaper
@@ -76,11 +75,9 @@ def main() -> None:
 
 
 def _start(command: list[str]) -> int:
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=_default_signals).pid
-
-
-def _default_signals() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # No Popen: dropped, it reaps a child that is dead by then, and nobody would hear of that death.
+    nothing = (os.POSIX_SPAWN_OPEN, STDIN, os.devnull, os.O_RDONLY, 0)
+    return os.posix_spawnp(command[0], command, os.environ, file_actions=[nothing], setsigdef=[signal.SIGINT])
 
 
 def _reap() -> set[int]:

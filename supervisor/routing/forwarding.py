@@ -122,7 +122,6 @@ class Forwarder:
 
     async def _send(self, order: Order, request: Request, send: Send) -> Moved | None:
         assert self._client is not None
-        self._row.add("relayed_out", 1)
         placed = order.mode == "placed"
         begun = None
         if request.reading.last_words:
@@ -134,6 +133,7 @@ class Forwarder:
             outcome = await self._client.relay(order, request.scope, request.body, send)
         match outcome:
             case Taken():
+                self._row.add("relayed_out", 1)
                 if request.line is not None:
                     request.line.served(order.owner, order.session)
                 return None
@@ -146,6 +146,7 @@ class Forwarder:
                     return Moved(None)
                 raise Refusal("session_gone", describe_gone(self._ring, order.owner), owner=order.owner)
             case OwnerLost(started):
+                self._row.add("relayed_out", 1)
                 if started:
                     if request.line is not None:
                         request.line.served(order.owner, order.session)
