@@ -53,7 +53,8 @@ def _over_mark(line: Line) -> tuple[float, float, float, float | None]:
     assert mark is not None
     assert figures is not None
     if mark.best == "least":
-        stretch = None if mark.stretch is None else mark.stretch / mark.reach
-        return figures.low / mark.reach, figures.median / mark.reach, figures.high / mark.reach, stretch
+        reach = mark.reach or 1.0  # a mark of none: none is at 0, and one is as far as a mark missed
+        stretch = None if mark.stretch is None else mark.stretch / reach
+        return figures.low / reach, figures.median / reach, figures.high / reach, stretch
     low, median, high = (mark.reach / max(one, 1e-9) for one in (figures.high, figures.median, figures.low))
     return low, median, high, None if mark.stretch is None else mark.reach / mark.stretch

@@ -141,6 +141,7 @@ def test_the_plot_shows_every_marked_row(tmp_path: Path) -> None:
     rows = [
         Row("a", "row with a mark", "us", single("s", ("c", "")), Mark(2.0, 1.0)),
         Row("b", "row where more is better", "", single("s", ("c", "")), Mark(0.8, 0.9, best="most")),
+        Row("c", "row with a mark of none", "", single("s", ("c", "")), Mark(0.0)),
     ]
     found = rounds.run([Case("c", "", lambda: {"s": 1.0})], 3, warms=False, tell=lambda _: None)
     results = Results()
