@@ -74,7 +74,9 @@ def _rows() -> Iterator[Row]:
             yield Row(f"placement-{case}-{name}", what, "sessions", single("apart", (case, name)), mark, name)
             if name == OURS:
                 figure = single("relays", (case, name))
-                yield Row(f"placement-{case}-relays", f"starts that another worker took, {how}", "", figure, variant=name)
+                yield Row(
+                    f"placement-{case}-relays", f"starts that another worker took, {how}", "", figure, variant=name
+                )
             figure = single("cpu", (case, name), times=1e6)
             yield Row(f"placement-{case}-cpu-{name}", f"CPU of a start, {how}", "us", figure, variant=name)
 
