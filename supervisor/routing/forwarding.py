@@ -29,6 +29,9 @@ from supervisor.routing.placement import SILENT_SECONDS, Placement
 from supervisor.routing.replies import Refusal, Replies, describe_gone
 from supervisor.routing.request import Request, Send
 
+TAKEN = (Taken, OwnerLost)
+"""Outcomes of a request that another worker has begun to run."""
+
 
 class Moved(msgspec.Struct, frozen=True):
     """The worker did not take the request. `owner` has the session as far as it knows; None: it does not know.
@@ -123,6 +126,7 @@ class Forwarder:
     async def _send(self, order: Order, request: Request, send: Send) -> Moved | None:
         assert self._client is not None
         placed = order.mode == "placed"
+        self._row.add("relayed_out", 1)
         begun = None
         if request.reading.last_words:
             begun = Begun(send)
@@ -131,9 +135,10 @@ class Forwarder:
             outcome = await self._client.relay_websocket(order, request.scope, request.body, send)
         else:
             outcome = await self._client.relay(order, request.scope, request.body, send)
+        if type(outcome) not in TAKEN:
+            self._row.add("relayed_out", -1)  # a try, such as of a start whose worker has just filled up
         match outcome:
             case Taken():
-                self._row.add("relayed_out", 1)
                 if request.line is not None:
                     request.line.served(order.owner, order.session)
                 return None
@@ -146,7 +151,6 @@ class Forwarder:
                     return Moved(None)
                 raise Refusal("session_gone", describe_gone(self._ring, order.owner), owner=order.owner)
             case OwnerLost(started):
-                self._row.add("relayed_out", 1)
                 if started:
                     if request.line is not None:
                         request.line.served(order.owner, order.session)
