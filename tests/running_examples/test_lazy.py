@@ -15,7 +15,7 @@ from whole.harness import Service, eventually
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """The example, running, with short times."""
-    times = {"session_close_retry_window_seconds": 0.4, "idle_seconds": 0.4, "open_idle_seconds": 1.5}
+    times = {"session_close_retry_window_seconds": 0.4, "idle_seconds": 0.4, "open_idle_seconds": 5}
     running = example(tmp_path_factory.mktemp("lazy"), "lazy", affinity=times).start()
     yield running
     assert running.stop() == 0, running.log.read_text()

@@ -92,7 +92,7 @@ def test_a_drain_says_goodbye(service: Make, tmp_path: Path) -> None:
 
 def test_open_streams_hear_of_a_stop(service: Make, tmp_path: Path) -> None:
     """Their apps are told, and nobody is killed; each request has one access line."""
-    running, notes = started(service, tmp_path, workers=2, timeouts={"graceful_seconds": 2}, log={"format": "json"})
+    running, notes = started(service, tmp_path, workers=2, timeouts={"graceful_seconds": 10}, log={"format": "json"})
     client = Client(running.port)
     stream = client.ask("/events")
     client.until(lambda: client.data.get(stream) == b"first")
