@@ -14,12 +14,18 @@ import pytest
 from clients.rows import DEATHS, Row
 from clients.running import player, supervised
 from clients.table import TABLE
-from whole.harness import eventually
+from whole.harness import Service, eventually
 
 
 def counted(texts: list[str]) -> str:
     """Equal outcomes together."""
     return "; ".join(f"{number} x {text}" for text, number in Counter(texts).most_common())
+
+
+def files_of(service: Service, incarnation: int) -> list[str]:
+    """Claims of files that a page's frames name: they are beside those of the sessions."""
+    claims = json.loads(service.run("claims", "--json").stdout)
+    return [one["session"] for one in claims if one["incarnation"] == incarnation and "/" in (one["session"] or "")]
 
 
 @pytest.mark.parametrize("row", DEATHS, ids=lambda row: row.name)
@@ -35,7 +41,7 @@ def test_a_worker_is_killed(row: Row, tmp_path: Path) -> None:
                 assert playing.stdout is not None
                 assert playing.stdout.readline() == "running\n"
                 seat = max(service.rows().values(), key=lambda seat: seat.sessions)
-                victim, lost = seat.pid, seat.sessions
+                victim, lost = seat.pid, seat.sessions - len(files_of(service, seat.incarnation))
                 os.kill(victim, signal.SIGKILL)
                 playing.stdin.write("killed\n")
                 playing.stdin.flush()
