@@ -22,10 +22,10 @@ def counted(texts: list[str]) -> str:
     return "; ".join(f"{number} x {text}" for text, number in Counter(texts).most_common())
 
 
-def files_of(service: Service, incarnation: int) -> list[str]:
-    """Claims of files that a page's frames name: they are beside those of the sessions."""
-    claims = json.loads(service.run("claims", "--json").stdout)
-    return [one["session"] for one in claims if one["incarnation"] == incarnation and "/" in (one["session"] or "")]
+def sessions_of(service: Service, incarnation: int) -> list[str]:
+    """Its sessions; beside their claims are those of files that a page's frames name."""
+    claims = json.loads(service.run("claims", "--json", "--state", "live").stdout)
+    return [one["digest"] for one in claims if one["incarnation"] == incarnation and "/" not in (one["session"] or "")]
 
 
 @pytest.mark.parametrize("row", DEATHS, ids=lambda row: row.name)
@@ -41,7 +41,7 @@ def test_a_worker_is_killed(row: Row, tmp_path: Path) -> None:
                 assert playing.stdout is not None
                 assert playing.stdout.readline() == "running\n"
                 seat = max(service.rows().values(), key=lambda seat: seat.sessions)
-                victim, lost = seat.pid, seat.sessions - len(files_of(service, seat.incarnation))
+                victim, lost = seat.pid, len(sessions_of(service, seat.incarnation))
                 os.kill(victim, signal.SIGKILL)
                 playing.stdin.write("killed\n")
                 playing.stdin.flush()
