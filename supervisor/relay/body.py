@@ -117,6 +117,18 @@ class BodyReplay:
         data = kept[0] if len(kept) == 1 else b"".join(kept)
         return data if len(data) <= limit else None
 
+    def client_left(self) -> bool:
+        """Whether the client has gone away, as far as the server knows; asked of a body that is whole."""
+        if self._whole and not self._left and self._started is None:
+            steps = self._receive().__await__()
+            try:
+                next(steps)
+            except StopIteration as done:
+                self._note(done.value)
+            else:
+                steps.close()
+        return self._left
+
     def drop(self) -> None:
         """Forget what is kept: it has arrived where it was sent."""
         self._kept.clear()

@@ -214,6 +214,8 @@ class Router:
                     return
                 owner = moved.owner
                 if moved.declined:
+                    if request.body.client_left():
+                        return  # run now, it would undo what its client has done since: tried again, and more
                     declined |= {target}
                     noes += 1
                     continue

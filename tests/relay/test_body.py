@@ -179,3 +179,27 @@ def test_disconnected(run: Run) -> None:
         assert await body() == {"type": "http.disconnect"}
 
     run(test())
+
+
+def test_a_client_that_leaves_behind_its_whole_body_is_seen() -> None:
+    """Asked without waiting: before it has left, after, and again."""
+
+    async def test() -> None:
+        gone = asyncio.Event()
+        messages = [{"type": "http.request", "body": b"all", "more_body": False}]
+
+        async def receive() -> dict[str, Any]:
+            if messages:
+                return messages.pop()
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        body = BodyReplay(receive)
+        assert await body.whole() == b"all"
+        assert not body.client_left()
+        assert not body.client_left()
+        gone.set()
+        assert body.client_left()
+        assert body.client_left()
+
+    asyncio.run(test())
