@@ -32,6 +32,7 @@ from supervisor.relay.link import Link
 from supervisor.relay.once import OwnersAppFailed, logged_by_owner
 from supervisor.relay.outcomes import Order, Outcome, OwnerLost
 from supervisor.relay.peer import Peer
+from supervisor.relay.websocket.pieces import join
 
 logger = logging.getLogger("gym_supervise.relay")
 
@@ -118,9 +119,9 @@ class Conversation:
         if type(frame) is Piece:
             self._pieces.append(frame.data)
         elif type(frame) is Text:
-            await self._tell({"type": "websocket.send", "text": self._join(frame.data).decode()})
+            await self._tell({"type": "websocket.send", "text": join(self._pieces, frame.data).decode()})
         elif type(frame) is Last:
-            data = self._join(frame.data)
+            data = join(self._pieces, frame.data)
             if self._denial is None:
                 await self._tell({"type": "websocket.send", "bytes": data})
             else:  # at once: uvicorn's `websockets` sends what it has of a body in the next turn of the loop
@@ -150,15 +151,6 @@ class Conversation:
         self._answered = True
         self._accepted = kind == "websocket.accept"
         await self._tell(message)
-
-    def _join(self, data: bytes) -> bytes:
-        pieces = self._pieces
-        if not pieces:
-            return data
-        pieces.append(data)
-        data = b"".join(pieces)
-        pieces.clear()
-        return data
 
     async def _tell(self, message: dict[str, Any]) -> None:
         """Pass a message to the client; once that has gone, what the app still sends goes nowhere."""

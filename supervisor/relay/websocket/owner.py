@@ -30,6 +30,7 @@ from supervisor.relay.frames import (
     piece_word,
     text_word,
 )
+from supervisor.relay.websocket.pieces import join
 
 if TYPE_CHECKING:
     from supervisor.relay.channel import Channel
@@ -182,10 +183,10 @@ class OwnerSocket:
         if type(frame) is Piece:
             self._pieces.append(frame.data)
         elif type(frame) is Last:
-            data = self._join(frame.data)
+            data = join(self._pieces, frame.data)
             self._put({"type": "websocket.receive", "bytes": data}, len(data))
         elif type(frame) is Text:
-            data = self._join(frame.data)
+            data = join(self._pieces, frame.data)
             self._put({"type": "websocket.receive", "text": data.decode()}, len(data))
         elif type(frame) is Message and frame.content.get("type") == "websocket.disconnect":
             self._leave(frame.content)
@@ -233,15 +234,6 @@ class OwnerSocket:
             self._messages.clear()
             self._channel.write(word)
             self._channel.resume_reading()  # to hear of the connection's end
-
-    def _join(self, data: bytes) -> bytes:
-        pieces = self._pieces
-        if not pieces:
-            return data
-        pieces.append(data)
-        data = b"".join(pieces)
-        pieces.clear()
-        return data
 
     def _put(self, message: dict[str, Any], size: int) -> None:
         if self._gone is not None:
