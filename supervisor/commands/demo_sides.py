@@ -25,6 +25,7 @@ START_SECONDS = 60.0
 STOP_SECONDS = 15.0
 POLL_SECONDS = 0.05
 SHOWN_LINES = 15
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 CONFIG = """\
 name: demo
@@ -82,15 +83,17 @@ class Side:
 @contextlib.contextmanager
 def _running(arguments: list[str], folder: Path, log: Path) -> Iterator[Side]:
     """A process in a session of its own; at the end it and whatever is left of its session are gone."""
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            arguments, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-        )
+    process = None
     try:
+        with log.open("wb") as output, _deferred():
+            process = subprocess.Popen(
+                arguments, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
         yield Side(process, log)
     finally:
         with _undisturbed():
-            _stop(process)
+            if process is not None:
+                _stop(process)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
@@ -105,13 +108,26 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
     """A second Ctrl-C must not keep the first one from cleaning up."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in INTERRUPTS}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _deferred() -> Iterator[None]:
+    """An interrupt takes effect at the end: a process that starts meanwhile is known by then, and can be stopped."""
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in INTERRUPTS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in came:
+            signal.raise_signal(number)
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import os
 import select
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +37,15 @@ def stderr_of(code: str) -> str:
 
 def read_until(reader: int, end: bytes) -> bytes:
     """Read until the end of the data is `end`."""
+    return read_while(reader, lambda data: not data.endswith(end))
+
+
+def read_while(reader: int, wanting: Callable[[bytes], bool]) -> bytes:
+    """Read until the data is no longer wanting."""
     data = b""
     poll = select.poll()
     poll.register(reader, select.POLLIN)
-    while not data.endswith(end):
+    while wanting(data):
         assert poll.poll(SECONDS * 1000), data[-200:]
         data += os.read(reader, 65536)
     return data
