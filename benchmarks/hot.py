@@ -1,9 +1,9 @@
 """Where a request's time goes, without sockets: `python -m benchmarks.hot [--profile PART]`.
 
 The parts of a request's way that are ours, each run in this process alone: the router around an app that does nothing,
-and the owner's side of a relay from its frame to its reply. Their costs are CPU of a warm process, the least of many
-rounds, so that a busy machine does not show; what the same costs in a service, with cold caches and the kernel's part,
-is for the suite `relay`. `--profile` shows a part's functions instead, by cProfile.
+and both sides of a relay, each with the other one's frames ready. Their costs are CPU of a warm process, the least of
+many rounds, so that a busy machine does not show; what the same costs in a service, with cold caches and the kernel's
+part, is for the suite `relay`. `--profile` shows a part's functions instead, by cProfile.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ from supervisor.config import Config, ServerConfig
 from supervisor.processes.worker_spec import WorkerSpec
 from supervisor.relay.channel import Channel
 from supervisor.relay.client import _open
-from supervisor.relay.frames import encode
+from supervisor.relay.frames import Head, encode
+from supervisor.relay.link import Link
 from supervisor.relay.outcomes import Order
+from supervisor.relay.peer import Peer
 from supervisor.routing import flags
 from supervisor.routing.assembly import Routing, assemble
 from supervisor.routing.request import request_head
@@ -66,6 +68,19 @@ async def _send(_message: Any) -> None:
 class _NoTransport:
     def write(self, data: bytes) -> None:
         """Forget it."""
+
+
+class _Owner:
+    """The transport of a connection to an owner that answers at the loop's next turn."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, link: Link) -> None:
+        self._loop = loop
+        self._link = link
+        self._reply = encode(Head(200, START["headers"], END["body"]))  # type: ignore[arg-type]
+
+    def write(self, _data: bytes) -> None:
+        """Answer."""
+        self._loop.call_soon(self._link.data_received, self._reply)
 
 
 def scope(cookie: str | None) -> dict[str, Any]:
@@ -124,15 +139,37 @@ def routing(stack: ExitStack) -> Routing:
     return assemble(spec, app, registry.build(server.affinity.options(), app, server="app"))
 
 
+def claim_elsewhere(made: Routing, session: str) -> int:
+    """Have a second worker, which does not exist, own a session; returns its incarnation."""
+    segment = made._spec.segment
+    other = segment.ring.register(1, now=time.time())
+    segment.ring.set_pid(other, os.getpid())
+    segment.ring.set_state(other, RowState.READY)
+    segment.table.bind(other, 1)
+    segment.table.try_claim(session.encode(), now=time.time())
+    segment.table.bind(made._spec.incarnation, 0)
+    loop = asyncio.get_running_loop()
+    peer = Peer(loop, "", os.getuid(), is_live=lambda: True, pid=None)
+    link = Link(loop, peer._lost)
+    link.transport = _Owner(loop, link)  # type: ignore[assignment]
+    peer.give(link)
+    assert made._client is not None
+    made._client._peers[other] = peer
+    return other
+
+
 async def parts(stack: ExitStack) -> dict[str, Callable[[], Awaitable[Any]]]:
     """What is measured; each call is one request."""
     made = routing(stack)
     tasks: set[Any] = set()
     await made.open({}, tasks)
-    bare, named = scope(None), scope(new_cookie())
+    bare, named, foreign = scope(None), scope(new_cookie()), scope(new_cookie())
     router = made.router
     reading = made.router._adapter.read(request_head(named))
     assert reading.session is not None
+    elsewhere = made.router._adapter.read(request_head(foreign)).session
+    assert elsewhere is not None
+    claim_elsewhere(made, elsewhere)
     own = await made._claims.take(reading.session)
     made._claims.book.start(own, succeeded=True, now=time.monotonic())
     server = made._server
@@ -150,6 +187,7 @@ async def parts(stack: ExitStack) -> dict[str, Callable[[], Awaitable[Any]]]:
         "the app alone": lambda: app(bare, _receive, _send),
         "a request without a session": lambda: router(bare.copy(), _receive, _send),
         "a local request with a session": lambda: router(named.copy(), _receive, _send),
+        "a forwarded request, where it came in": lambda: router(foreign.copy(), _receive, _send),
         "a relayed request, at its owner": relayed,
     }
 
@@ -182,5 +220,7 @@ async def main(profiled: str | None) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.hot", description=__doc__)
-    parser.add_argument("--profile", metavar="PART", help="a word of the part's name: alone, without, local, owner")
+    parser.add_argument(
+        "--profile", metavar="PART", help="a word of the part's name: alone, without, local, forwarded, owner"
+    )
     uvloop.run(main(parser.parse_args().profile))

@@ -82,6 +82,20 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     wants_reply_body: bool = False
     conflict: tuple[str, ...] = ()
 
+    @property
+    def plain(self) -> bool:
+        """Whether such a request makes and ends nothing: all that may be in it is the name of a session."""
+        return not (
+            self.starts
+            or self.ends
+            or self.mints
+            or self.lasts
+            or self.wants_reply_body
+            or self.stays_open
+            or self.needs_body
+            or self.conflict
+        )
+
 
 class ReplyReading(msgspec.Struct, frozen=True, gc=False):
     """What an adapter saw in a reply's head.

@@ -134,6 +134,11 @@ class SlotReader:
                 continue
         return None
 
+    def stands(self, handle: Handle) -> bool:
+        """Whether the very claim that the handle names is still there, of a live worker or not. Takes no lock."""
+        standing: bool = self._words[handle.slot] == handle.control
+        return standing
+
     def dump(self) -> Iterator[tuple[str, Claim]]:
         """Every claim, as (digest in hex, claim), in the order of the slots. Takes no lock."""
         offset = self._slots_word * 8

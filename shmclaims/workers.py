@@ -41,7 +41,8 @@ from shmclaims.layout import (
 _STATE, _INTENT, _INDEX, _SESSIONS = Row.STATE.value, Row.INTENT.value, Row.INDEX.value, Row.SESSIONS.value
 _FREE, _READY, _DEAD = RowState.FREE.value, RowState.READY.value, RowState.DEAD.value
 _CLAIMS, _UNSEEDED, _CONNECTIONS = Row.CLAIMS.value, Row.UNSEEDED.value, Row.CONNECTIONS.value
-_REQUESTS, _RELAYED_IN, _IN_FLIGHT = Row.REQUESTS.value, Row.RELAYED_IN.value, Row.IN_FLIGHT.value
+_REQUESTS, _RELAYED_OUT, _RELAYED_IN = Row.REQUESTS.value, Row.RELAYED_OUT.value, Row.RELAYED_IN.value
+_IN_FLIGHT = Row.IN_FLIGHT.value
 _HEARTBEAT, _HEARTBEAT_AT = Row.HEARTBEAT.value, Row.HEARTBEAT_AT.value
 _EXIT, _REASON, _RSS_BYTES = Row.EXIT.value, Row.REASON.value, Row.RSS_BYTES.value
 _TEXT = struct.Struct(f"={REASON_WORDS}Q")
@@ -113,6 +114,10 @@ class OwnRow:
         words, row = self._words, self._row
         words[row + _RELAYED_IN] += 1
         words[row + _IN_FLIGHT] += 1
+
+    def relay(self) -> None:
+        """A request goes to another worker."""
+        self._words[self._row + _RELAYED_OUT] += 1
 
     def leave(self) -> None:
         """A request is over."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from supervisor.relay import unix
 from supervisor.relay.channel import Channel
-from supervisor.relay.frames import Ack, Open, Verdict
+from supervisor.relay.frames import Ack, Open
 from supervisor.relay.reply import Reply, app_logger
 from supervisor.relay.upload import Upload
 from supervisor.relay.websocket.owner import OwnerSocket
@@ -34,6 +34,7 @@ class RelayServer:
         run: runs the app; called after the answer was OK.
         abandon: called in place of `run` when the acceptor or its client has gone after `admit` said OK.
         tasks: holds the tasks of running requests.
+        holds: whether there is nothing to decide about a request: it is run without `admit`.
 
     """
 
@@ -47,12 +48,14 @@ class RelayServer:
         run: Run,
         abandon: Callable[[Open], None],
         tasks: set[asyncio.Task[None]],
+        holds: Callable[[Open], bool] = lambda _: False,
     ) -> None:
         self.incarnation = incarnation
         self.uid = uid
         self.in_flight = 0
         self.channels: set[Channel] = set()
         self._state = state
+        self._holds = holds
         self._admit = admit
         self._run = run
         self._abandon = abandon
@@ -117,8 +120,8 @@ class RelayServer:
 
     async def _serve(self, request: Open, reply: Reply | OwnerSocket, upload: Upload | OwnerSocket) -> None:
         try:
-            ack = await self._admit(request)
-            if ack.verdict is not Verdict.OK:
+            ack = Ack.OK if self._holds(request) else await self._admit(request)
+            if ack is not Ack.OK:
                 reply.refuse(ack)
             elif reply.disconnected:
                 self._abandon(request)

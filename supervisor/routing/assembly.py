@@ -163,6 +163,7 @@ class Routing:
             incarnation=self._spec.incarnation,
             uid=os.getuid(),
             state=self._state,
+            holds=owner.holds,
             admit=owner.admit,
             run=owner.run,
             abandon=owner.abandon,

@@ -44,7 +44,7 @@ class SessionExtension:
         self._claims = claims
         self._own = own
         self._word: Word | None = None
-        self._on_end: list[Callable[[], object]] = []
+        self._on_end: tuple[Callable[[], object], ...] = ()
         self._over = False
 
     def __repr__(self) -> str:
@@ -75,22 +75,27 @@ class SessionExtension:
         """
         own = self._own
         if own is None and not self._over:
-            self._on_end.append(callback)
+            self._on_end = (*self._on_end, callback)
         elif own is None or self._claims.book.get(own.session) is not own:
             callback()
         elif callback not in own.on_end:
             own.on_end = (*own.on_end, callback)
 
-    def finish(self, own: Owned | None, now: float) -> None:
-        """The request is over, and `own` is its session now: what was said takes effect. For the router."""
+    def finish(self, own: Owned | None, now: float) -> bool:
+        """The request is over, and `own` is its session now: what was said takes effect. For the router.
+
+        Returns whether it changed the session's state.
+        """
         self._over = True
         self._own = own
         if own is None:
-            return
+            return False
         if self._on_end:
             own.on_end = (*own.on_end, *self._on_end)
-        if self._word is not None:
-            self._apply(own, self._word, now)
+        if self._word is None:
+            return False
+        self._apply(own, self._word, now)
+        return True
 
     def _say(self, word: Word) -> None:
         if not self._over:

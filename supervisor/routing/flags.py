@@ -21,25 +21,38 @@ STATELESS = 512
 LASTS = 1024
 FINAL = 2048  # of the placement, not of the reading
 
+NOT_PLAIN = STARTS | ENDS | STAYS_OPEN | MINTED | WANTS_REPLY_BODY | MINTS | LASTS
+"""None of these: `Reading.plain`."""
+
 
 def pack(reading: Reading, *, minted: bool = False, final: bool = False) -> int:
     """The bits of a reading; `minted` says that the session is one that the router has just made, `final` that a placed
     start is to be taken wherever there is more room by now.
     """
-    return (
-        STARTS * reading.starts
-        | ENDS * reading.ends
-        | STAYS_OPEN * reading.stays_open
-        | MINTED * minted
-        | REPLACES_GONE * reading.replaces_gone
-        | TYPED * reading.typed
-        | WANTS_REPLY_BODY * reading.wants_reply_body
-        | VOUCHED * reading.vouched
-        | MINTS * reading.mints
-        | STATELESS * reading.stateless
-        | LASTS * reading.lasts
-        | FINAL * final
-    )
+    bits = VOUCHED if reading.vouched else 0
+    if reading.starts:
+        bits |= STARTS
+    if reading.ends:
+        bits |= ENDS
+    if reading.stays_open:
+        bits |= STAYS_OPEN
+    if reading.replaces_gone:
+        bits |= REPLACES_GONE
+    if reading.typed:
+        bits |= TYPED
+    if reading.wants_reply_body:
+        bits |= WANTS_REPLY_BODY
+    if reading.mints:
+        bits |= MINTS
+    if reading.stateless:
+        bits |= STATELESS
+    if reading.lasts:
+        bits |= LASTS
+    if minted:
+        bits |= MINTED
+    if final:
+        bits |= FINAL
+    return bits
 
 
 def unpack(bits: int, session: str | None) -> Reading:

@@ -13,11 +13,13 @@ from server_adapters.adapter import STATUS_OF, ReplyKind
 from server_adapters.heads import ResponseHead
 from shmclaims import OwnRow, WorkerRing
 from supervisor.relay.client import RelayClient
+from supervisor.relay.exchange import COMPLETE
 from supervisor.relay.outcomes import (
     Draining,
     Gone,
     NotOwner,
     Order,
+    Outcome,
     Overloaded,
     OwnerLost,
     Refused,
@@ -120,13 +122,21 @@ class Forwarder:
 
     async def relay(self, owner: int, session: str, request: Request) -> Moved | None:
         """Have the session's owner run the request."""
-        order = Order(owner=owner, mode="owned", session=session, flags=flags.pack(request.reading))
-        return await self._send(order, request, request.send)
+        order = Order(owner, "owned", session, flags.pack(request.reading))
+        if request.reading.last_words or request.head.websocket:
+            return await self._send(order, request, request.send)
+        assert self._client is not None
+        self._row.relay()
+        outcome = await self._client.relay(order, request.scope, request.body, request.send)
+        if outcome is COMPLETE:  # nearly always
+            if request.line is not None:
+                request.line.served(owner, session)
+            return None
+        return await self._settle(order, request, outcome, None)
 
     async def _send(self, order: Order, request: Request, send: Send) -> Moved | None:
         assert self._client is not None
-        placed = order.mode == "placed"
-        self._row.add("relayed_out", 1)
+        self._row.relay()
         begun = None
         if request.reading.last_words:
             begun = Begun(send)
@@ -135,6 +145,10 @@ class Forwarder:
             outcome = await self._client.relay_websocket(order, request.scope, request.body, send)
         else:
             outcome = await self._client.relay(order, request.scope, request.body, send)
+        return await self._settle(order, request, outcome, begun)
+
+    async def _settle(self, order: Order, request: Request, outcome: Outcome, begun: Begun | None) -> Moved | None:
+        placed = order.mode == "placed"
         if type(outcome) not in TAKEN:
             self._row.add("relayed_out", -1)  # a try, such as of a start whose worker has just filled up
         match outcome:

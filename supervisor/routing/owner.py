@@ -11,6 +11,7 @@ from supervisor.relay.frames import Ack, Open
 from supervisor.routing import flags
 from supervisor.routing.claims import Claims
 from supervisor.routing.forwarding import Forwarder
+from supervisor.routing.plain_visit import PlainVisit
 from supervisor.routing.replies import Refusal, Replies
 from supervisor.routing.request import Receive, Request, Send, request_head
 from supervisor.routing.router import CLOSED, Router
@@ -31,6 +32,18 @@ class Owner:
         self._replies = replies
         self._row = row
         self._admitted: dict[int, tuple[Owned, Reading]] = {}
+
+    def holds(self, order: Open) -> bool:
+        """Whether nothing is to be decided about the request: its session is here, and it starts none. `run` is next,
+        with no await between.
+        """
+        session = order.session
+        return (
+            session is not None
+            and order.mode == "owned"
+            and not order.flags & flags.STARTS
+            and self._claims.book.get(session) is not None
+        )
 
     async def admit(self, order: Open) -> Ack:
         """Say whether this worker takes the request; it may claim the session for that."""
@@ -62,21 +75,34 @@ class Owner:
         return Ack.OK
 
     async def run(self, order: Open, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        """Run the app for an admitted request."""
+        """Run the app for a request that is held here, or was admitted."""
         row = self._row
         row.enter_relayed()
-        own, reading = self._admitted.pop(id(order), None) or (None, flags.unpack(order.flags, order.session))
         head = request_head(scope)
-        request = Request(head, reading, scope, receive, send)
+        session = order.session
+        admitted = self._admitted.pop(id(order), None)
+        own: Owned | None
+        if admitted is not None:
+            own, reading = admitted
+            admitted[0].in_flight -= 1  # the run counts it in the same step
+        else:
+            held = session if order.mode == "owned" else None
+            own = None if held is None else self._claims.book.get(held)
+            reading = flags.unpack(order.flags, session)
+        router = self._router
         try:
-            if own is not None:
-                own.in_flight -= 1  # the run counts it in the same step
-            if head.websocket:
-                await self._router.websockets.run(request, own)
+            if not order.flags & flags.NOT_PLAIN and not head.websocket:
+                visit = PlainVisit(router.around, head, reading, own, scope, send)
+                try:
+                    await router.app(scope, receive, visit.send)
+                finally:
+                    visit.finish()
+            elif head.websocket:
+                await router.websockets.run(Request(head, reading, scope, receive, send), own)
             else:
-                await self._router.run(request, own)
+                await router.run(Request(head, reading, scope, receive, send), own)
         except Refusal as refusal:  # of a request alone
-            await self._replies.send(refusal, head, reading, send, order.session)
+            await self._replies.send(refusal, head, reading, send, session)
         finally:
             row.leave()
 

@@ -8,16 +8,18 @@ if it ran alone.
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable
 
 from server_adapters.adapter import Adapter, Reading
 from shmclaims import AlreadyClaimed, OwnRow
-from supervisor.relay.body import BodyReplay, ClientLeft
+from supervisor.relay.body import ClientLeft
 from supervisor.routing import extension, rule
 from supervisor.routing.access import AccessLog, Line
 from supervisor.routing.claims import Claims
-from supervisor.routing.forwarding import Forwarder
+from supervisor.routing.forwarding import Forwarder, Moved
 from supervisor.routing.listening import Listener
 from supervisor.routing.placement import MOST_NOES
+from supervisor.routing.plain_visit import PlainVisit, Surroundings
 from supervisor.routing.replies import Refusal, Replies
 from supervisor.routing.request import App, Receive, Request, Scope, Send, request_head
 from supervisor.routing.sessions import Owned
@@ -51,7 +53,7 @@ class Router:
     ) -> None:
         self.ready = False
         self.stopping = False
-        self._app = app
+        self.app = app
         self._adapter = adapter
         self._claims = claims
         self._book = claims.book
@@ -59,18 +61,20 @@ class Router:
         self._replies = replies
         self._forwarder = forwarder
         self.websockets = WebSockets(app, adapter, claims, replies, self._decide)
+        self.around = Surroundings(adapter, claims, replies)
         self._row = row
         self._me = incarnation
         self._health = health
         self._access = access
         self._has_sessions = adapter.has_sessions
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one ASGI connection: a request, a WebSocket, or the lifespan, which is the app's own."""
-        kind = scope["type"]
-        if kind == "lifespan":
-            await self._app(scope, receive, send)
-            return
+        if scope["type"] == "lifespan":
+            return self.app(scope, receive, send)
+        return self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         row = self._row
         row.enter()
         line = None
@@ -78,60 +82,70 @@ class Router:
             send = line.send
         failed = True
         try:
-            if kind == "http":
-                await self._http(scope, receive, send, line)
-            elif self._has_sessions:
-                await self.websockets.serve(scope, receive, send, line)
+            if not self._has_sessions or scope["type"] != "http":
+                await self._serve_other(scope, receive, send, line)
             else:
-                await self._run_bare(scope, receive, send, line)
+                head = request_head(scope)
+                reading = self._adapter.read(head)
+                session = reading.session
+                own = None if session is None else self._book.get(session)
+                if (session is None or own is not None) and reading.plain and head.path != self._health:
+                    # Nearly every request of a worker's own; all in one step, since each one costs.
+                    visit = PlainVisit(self.around, head, reading, own, scope, send)
+                    try:
+                        await self.app(scope, receive, visit.send)
+                    finally:
+                        visit.finish()
+                        if line is not None:
+                            line.serve_here(visit.session)
+                else:
+                    await self._http(Request(head, reading, scope, receive, send, line))
             failed = False
         finally:
             row.leave()
             if line is not None and self._access is not None:
                 self._access.end(line, scope, failed=failed)
 
-    async def _run_bare(self, scope: Scope, receive: Receive, send: Send, line: Line | None) -> None:
-        """Run the app where there are no sessions."""
-        if line is not None:
-            line.serve_here(None)
-        await self._app(scope, receive, send)
-
-    async def _http(self, scope: Scope, receive: Receive, send: Send, line: Line | None) -> None:
-        head = request_head(scope)
-        if head.path == self._health:
+    async def _serve_other(self, scope: Scope, receive: Receive, send: Send, line: Line | None) -> None:
+        """A WebSocket, or anything where there are no sessions."""
+        if self._has_sessions:
+            await self.websockets.serve(scope, receive, send, line)
+        elif self._health is not None and scope["type"] == "http" and request_head(scope).path == self._health:
             await self._answer_health(send)
+        else:
+            if line is not None:
+                line.serve_here(None)
+            await self.app(scope, receive, send)
+
+    async def _http(self, request: Request) -> None:
+        head, reading, line = request.head, request.reading, request.line
+        if head.path == self._health:
+            await self._answer_health(request.send)
             return
-        if not self._has_sessions:
-            await self._run_bare(scope, receive, send, line)
-            return
-        reading = self._adapter.read(head)
         if reading.needs_body:
-            body = BodyReplay(receive)
             try:
-                reading = self._adapter.read_body(head, reading, await body.whole())
+                request.reading = reading = self._adapter.read_body(head, reading, await request.body.whole())
             except ClientLeft:
                 return
-            receive = body
-        request = Request(head, reading, scope, receive, send, line)
         session = reading.session
         if line is not None:
             line.request, line.session = request, session
         try:
-            if session is None:
-                special = reading.starts or reading.mints or reading.ends or reading.stays_open or reading.conflict
-                if not special:  # the rule's plainest line
-                    await self.run(request, None)
-                    return
-            elif not reading.conflict:
+            if session is not None and not reading.conflict:
                 own = self._book.get(session)
                 if own is not None:
                     await self.run(request, own)
+                    return
+                if not reading.starts and (owner := self._claims.owner(session)) is not None:
+                    moved = await self._forwarder.relay(owner, session, request)
+                    if moved is not None:
+                        await self._follow(owner, session, request, moved)
                     return
             await self._decide(request)
         except Refusal as refusal:
             if line is not None:
                 line.owner, line.refused = None, refusal.kind
-            await self._replies.send(refusal, head, reading, send, session)
+            await self._replies.send(refusal, head, reading, request.send, session)
 
     async def run(self, request: Request, own: Owned | None) -> None:
         """Run the app here, under `own`'s claim. No await between finding the session and counting the request."""
@@ -148,7 +162,7 @@ class Router:
         visit = Visit(self._adapter, self._claims, self._replies, request, own, listener)
         scope.setdefault("extensions", {})[extension.NAME] = visit.extension
         try:
-            await self._app(scope, receive, visit.send)
+            await self.app(scope, receive, visit.send)
         finally:
             visit.finish()
             if request.line is not None:
@@ -241,20 +255,25 @@ class Router:
         await run(request, own)
         return None
 
-    async def _follow(self, owner: int, session: str, request: Request) -> None:
-        """Have the session's owner run the request; when the claim moves meanwhile, go after it."""
+    async def _follow(self, owner: int, session: str, request: Request, moved: Moved | None = None) -> None:
+        """Have the session's owner run the request; when the claim moves meanwhile, go after it.
+
+        `moved` is what the owner has answered, if it was asked already.
+        """
         for _ in range(1 + MAX_MOVES):
-            if owner == self._me:
-                taker = await self._start_here(session, request)
-                if taker is None:
-                    return
-                owner = taker
-                continue
-            moved = await self._forwarder.relay(owner, session, request)
             if moved is None:
-                return
-            if moved.owner is not None:
-                owner = moved.owner
+                if owner == self._me:
+                    taker = await self._start_here(session, request)
+                    if taker is None:
+                        return
+                    owner = taker
+                    continue
+                moved = await self._forwarder.relay(owner, session, request)
+                if moved is None:
+                    return
+            found, moved = moved.owner, None
+            if found is not None:
+                owner = found
                 continue
             fact = await self._taker.find(session)
             if fact is not None and not fact.live:

@@ -40,6 +40,9 @@ class SoloClaims:
                 await asyncio.sleep(0)
         shared.publish()
 
+    def owner(self, session: str) -> int | None:
+        return None if self._shared is None else self._shared.owner(session)
+
     async def find(self, session: str) -> ClaimFact | None:
         return None if self._shared is None else await self._shared.find(session)
 

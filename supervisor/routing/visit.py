@@ -29,6 +29,7 @@ class Visit:
     """One request that runs here. `own` is the session it runs under, None when it has none.
 
     `listener` is asked whether the client is still there when a start's reply is complete; None: not asked.
+    `taken_over` is the extension of a plain visit that this one takes over, which has counted the request in.
     """
 
     __slots__ = (
@@ -66,8 +67,10 @@ class Visit:
         request: Request,
         own: Owned | None,
         listener: Listener | None = None,
+        *,
+        taken_over: SessionExtension | None = None,
     ) -> None:
-        self.extension = SessionExtension(claims, own)
+        self.extension = SessionExtension(claims, own) if taken_over is None else taken_over
         self._adapter = adapter
         self._claims = claims
         self._replies = replies
@@ -76,7 +79,7 @@ class Visit:
         self._reading = reading = request.reading
         self._own = own
         self._session = None if own is None else own.session
-        self._made = own is not None and claims.book.enter(own)
+        self._made = own is not None and taken_over is None and claims.book.enter(own)
         if own is not None and reading.lasts:
             claims.book.start(own, succeeded=True, now=time.monotonic())
         self._closes = 0 if own is None else own.closes

@@ -154,3 +154,28 @@ def test_an_end_without_a_session_is_counted(caplog: pytest.LogCaptureFixture, h
     with caplog.at_level(logging.WARNING):
         asyncio.run(run())
     assert "POST /verify ends a session but names none" in caplog.text
+
+
+def test_where_a_claim_of_another_worker_was_seen() -> None:
+    """A worker that knows a claim's place tells its owner, until the claim ends, moves, or its worker dies."""
+
+    async def run() -> None:
+        async with fleet_of() as (fleet, player):
+            claims = claims_of(fleet, 1)
+            assert claims.owner("a") is None
+            await fill(player, 0, "a", 2)
+            first = claims_of(fleet, 0)
+            for _ in range(2):
+                assert claims.owner("a-0") == fleet.workers[0].incarnation
+            assert first.owner("a-0") is None  # its own
+            own = first.book.get("a-0")
+            assert own is not None
+            assert first.give_back(own)
+            assert claims.owner("a-0") is None
+            await claims_of(fleet, 2).take("a-0")
+            assert claims.owner("a-0") == fleet.workers[2].incarnation
+            assert claims.owner("a-1") == fleet.workers[0].incarnation
+            await fleet.kill(0)
+            assert claims.owner("a-1") is None
+
+    asyncio.run(run())

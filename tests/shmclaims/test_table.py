@@ -496,3 +496,19 @@ def _intent_word(herd: Herd, incarnation: int) -> int:
     from shmclaims.layout import Row, row_word
 
     return row_word(incarnation) + Row.INTENT
+
+
+def test_a_claim_stands_where_it_was_seen(herd: Herd) -> None:
+    """A handle from a look-up fits that claim alone: not the next one in its slot, of the same session or not."""
+    table = herd.segment.table
+    herd.play(herd.register())
+    old = table.try_claim(b"session", now=NOW)
+    found = table.find(table.digest(b"session"))
+    assert found is not None
+    assert table.stands(found[0])
+    table.touch(old, now=NOW + 60)
+    assert table.stands(found[0])
+    table.try_release(old)
+    assert not table.stands(found[0])
+    assert table.try_claim(b"session", now=NOW).slot == found[0].slot
+    assert not table.stands(found[0])
