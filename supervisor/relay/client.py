@@ -15,6 +15,7 @@ from supervisor.relay.once import drop_repetitions
 from supervisor.relay.outcomes import (
     Draining,
     Gone,
+    Late,
     NotOwner,
     Order,
     Outcome,
@@ -31,6 +32,7 @@ __all__ = [
     "BodyReplay",
     "Draining",
     "Gone",
+    "Late",
     "NotOwner",
     "Order",
     "Outcome",

@@ -11,7 +11,7 @@ from supervisor.relay.body import BodyReplay
 from supervisor.relay.frames import COPIED, Ack, Frame, Head, Last, Message, Piece, Signal, Verdict
 from supervisor.relay.link import Link
 from supervisor.relay.once import logged_by_owner
-from supervisor.relay.outcomes import Draining, Gone, NotOwner, Outcome, OwnerLost, Refused, Taken
+from supervisor.relay.outcomes import Draining, Gone, Late, NotOwner, Outcome, OwnerLost, Refused, Taken
 
 logger = logging.getLogger("gym_supervise.relay")
 
@@ -171,6 +171,8 @@ def refusal(ack: Ack) -> Outcome:
         return NotOwner(ack.incarnation)
     if ack.verdict is Verdict.DRAINING:
         return Draining()
+    if ack.verdict is Verdict.LATE:
+        return Late()
     if ack.verdict is Verdict.GONE:
         return Gone()
     return Refused(ack.kind, ack.facts)

@@ -60,6 +60,7 @@ class Verdict(enum.IntEnum):
     DRAINING = 2
     GONE = 3
     REFUSED = 4
+    LATE = 5
 
 
 class Scope(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -118,6 +119,7 @@ class Ack(msgspec.Struct, array_like=True, frozen=True, gc=False):
     OK: ClassVar[Ack]
     DRAINING: ClassVar[Ack]
     GONE: ClassVar[Ack]
+    LATE: ClassVar[Ack]
 
     @classmethod
     def not_owner(cls, incarnation: int | None = None) -> Ack:
@@ -133,6 +135,7 @@ class Ack(msgspec.Struct, array_like=True, frozen=True, gc=False):
 Ack.OK = Ack(Verdict.OK)
 Ack.DRAINING = Ack(Verdict.DRAINING)
 Ack.GONE = Ack(Verdict.GONE)
+Ack.LATE = Ack(Verdict.LATE)
 
 
 class Head(msgspec.Struct, array_like=True, frozen=True, gc=False):

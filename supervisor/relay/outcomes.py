@@ -44,6 +44,10 @@ class Draining(msgspec.Struct, frozen=True, gc=False):
     """Nothing has run: the worker takes no new sessions."""
 
 
+class Late(msgspec.Struct, frozen=True, gc=False):
+    """Nothing has run: the request came late to its owner, and is to be sent again if its client is still there."""
+
+
 class Gone(msgspec.Struct, frozen=True, gc=False):
     """The session is gone: the owner says so, or it is dead and had not taken the request.
 
@@ -78,4 +82,4 @@ class Overloaded(msgspec.Struct, frozen=True, gc=False):
     """Nothing has run: this process is out of descriptors."""
 
 
-Outcome = Taken | NotOwner | Draining | Gone | Refused | Unreachable | OwnerLost | Overloaded
+Outcome = Taken | NotOwner | Draining | Late | Gone | Refused | Unreachable | OwnerLost | Overloaded

@@ -24,6 +24,8 @@ FINAL = 2048  # of the placement, not of the reading
 NOT_PLAIN = STARTS | ENDS | STAYS_OPEN | MINTED | WANTS_REPLY_BODY | MINTS | LASTS
 """None of these: `Reading.plain`."""
 
+_STAMP_BIT = 16  # from here on: when the order of a start was given, in ms of the monotonic clock; 0: not said
+
 
 def pack(reading: Reading, *, minted: bool = False, final: bool = False) -> int:
     """The bits of a reading; `minted` says that the session is one that the router has just made, `final` that a placed
@@ -55,8 +57,20 @@ def pack(reading: Reading, *, minted: bool = False, final: bool = False) -> int:
     return bits
 
 
+def stamped(bits: int, now: float) -> int:
+    """The bits, and when they were sent, by the clock that all processes of a machine share."""
+    return bits | int(now * 1000) << _STAMP_BIT
+
+
+def age_seconds(bits: int, now: float) -> float:
+    """How long ago they were sent; 0 where they do not say."""
+    stamp = bits >> _STAMP_BIT
+    return now - stamp / 1000 if stamp else 0.0
+
+
 def unpack(bits: int, session: str | None) -> Reading:
     """A reading with what the owner needs of it; a minted id is not one that the client has named."""
+    bits &= (1 << _STAMP_BIT) - 1
     fields = _known.get(bits)
     if fields is None:
         _known[bits] = fields = _fields(bits)

@@ -17,6 +17,7 @@ from supervisor.relay.exchange import COMPLETE
 from supervisor.relay.outcomes import (
     Draining,
     Gone,
+    Late,
     NotOwner,
     Order,
     Outcome,
@@ -27,9 +28,12 @@ from supervisor.relay.outcomes import (
     Unreachable,
 )
 from supervisor.routing import flags
+from supervisor.routing.listening import client_left
 from supervisor.routing.placement import SILENT_SECONDS, Placement
 from supervisor.routing.replies import Refusal, Replies, describe_gone
 from supervisor.routing.request import Request, Send
+
+MOST_TIMELY = 2  # so often a start is sent on condition that it is not late: everybody may be
 
 TAKEN = (Taken, OwnerLost)
 """Outcomes of a request that another worker has begun to run."""
@@ -143,6 +147,8 @@ class Forwarder:
             send = begun.send
         if request.head.websocket:
             outcome = await self._client.relay_websocket(order, request.scope, request.body, send)
+        elif request.reading.starts:
+            outcome = await self._relay_start(self._client, order, request, send)
         else:
             outcome = await self._client.relay(order, request.scope, request.body, send)
         return await self._settle(order, request, outcome, begun)
@@ -160,6 +166,8 @@ class Forwarder:
                 return Moved(incarnation)
             case Draining():
                 return Moved(None, declined=True)
+            case Late():
+                return None  # its client has left
             case Gone():
                 if placed:
                     return Moved(None)
@@ -182,6 +190,15 @@ class Forwarder:
                 if placed:
                     return Moved(None)
                 raise Refusal("owner_unreachable", reason, owner=order.owner)
+
+    async def _relay_start(self, client: RelayClient, order: Order, request: Request, send: Send) -> Outcome:
+        """Relay a start; as often as it comes late, look whether its client is still there, and send it again."""
+        for _ in range(MOST_TIMELY):
+            timely = msgspec.structs.replace(order, flags=flags.stamped(order.flags, time.monotonic()))
+            outcome = await client.relay(timely, request.scope, request.body, send)
+            if type(outcome) is not Late or await client_left(request.body):
+                return outcome
+        return await client.relay(order, request.scope, request.body, send)
 
 
 class Begun:

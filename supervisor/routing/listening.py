@@ -7,11 +7,23 @@ say; so it is stepped by hand, and put away when it would wait.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+from supervisor.relay.body import BodyReplay
 from supervisor.routing.request import Receive
 
 MOST_STEPS = 64  # messages taken of a body that the app has not read
+TURNS = 3  # of the event loop, after which the end of a connection that the kernel knows of is known here
+
+
+async def client_left(body: BodyReplay) -> bool:
+    """Whether the client of a start has gone away before the app ran. Run after that, it would undo what its client has
+    done since: sent it again, and more.
+    """
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+    return body.client_left()
 
 
 class Listener:

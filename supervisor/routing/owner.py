@@ -18,6 +18,11 @@ from supervisor.routing.router import CLOSED, Router
 from supervisor.routing.sessions import Owned
 from supervisor.routing.taking import Taker
 
+LATE_SECONDS = 0.05
+"""A start that has been on its way for so long is sent back, to see whether its client is still there: one that has
+left may have started the session elsewhere meanwhile, and run now it would undo what its client has done since.
+"""
+
 
 class Owner:
     """Admits relayed requests and runs them. An admitted one holds its session until it runs or is abandoned."""
@@ -47,6 +52,8 @@ class Owner:
 
     async def admit(self, order: Open) -> Ack:
         """Say whether this worker takes the request; it may claim the session for that."""
+        if flags.age_seconds(order.flags, time.monotonic()) > LATE_SECONDS:
+            return Ack.LATE
         placed = order.mode == "placed"
         if placed and (self._router.stopping or (not order.flags & flags.FINAL and self._forwarder.is_ahead)):
             return Ack.DRAINING

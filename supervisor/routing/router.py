@@ -17,7 +17,7 @@ from supervisor.routing import extension, rule
 from supervisor.routing.access import AccessLog, Line
 from supervisor.routing.claims import Claims
 from supervisor.routing.forwarding import Forwarder, Moved
-from supervisor.routing.listening import Listener
+from supervisor.routing.listening import Listener, client_left
 from supervisor.routing.placement import MOST_NOES
 from supervisor.routing.plain_visit import PlainVisit, Surroundings
 from supervisor.routing.replies import Refusal, Replies
@@ -127,6 +127,8 @@ class Router:
                 request.reading = reading = self._adapter.read_body(head, reading, await request.body.whole())
             except ClientLeft:
                 return
+            if reading.starts and await client_left(request.body):
+                return
         session = reading.session
         if line is not None:
             line.request, line.session = request, session
@@ -228,8 +230,8 @@ class Router:
                     return
                 owner = moved.owner
                 if moved.declined:
-                    if request.body.client_left():
-                        return  # run now, it would undo what its client has done since: tried again, and more
+                    if await client_left(request.body):
+                        return
                     declined |= {target}
                     noes += 1
                     continue

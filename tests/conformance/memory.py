@@ -23,6 +23,7 @@ from supervisor.processes.worker_spec import WorkerSpec
 from supervisor.routing.assembly import Routing, assemble
 
 AT_ONCE = 16
+LEAVE_SECONDS = 0.1
 
 
 class Worker:
@@ -209,14 +210,16 @@ class MemoryFleet:
     async def exchange(
         self, on: int, method: str, path: str, headers: Headers, pieces: list[dict[str, Any]], *, leaves: bool
     ) -> list[dict[str, Any]]:
-        """Run one request through a worker's router; what it sent."""
+        """Run one request through a worker's router; what it sent. A client that leaves stays until the app runs."""
         messages: list[dict[str, Any]] = []
+        left = asyncio.Event()
+        if leaves:
+            asyncio.get_running_loop().call_later(LEAVE_SECONDS, left.set)
 
         async def receive() -> dict[str, Any]:
             if pieces:
                 return pieces.pop(0)
-            if not leaves:
-                await asyncio.Event().wait()
+            await left.wait()
             return {"type": "http.disconnect"}
 
         async def send(message: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from relay.pair import OWNER, Client, Pair, echo, read_all, reply, scope_of
 
 from supervisor.relay.body import BodyReplay
 from supervisor.relay.frames import Ack, Open
-from supervisor.relay.outcomes import Draining, Gone, NotOwner, Order, Outcome, Refused, Taken
+from supervisor.relay.outcomes import Draining, Gone, Late, NotOwner, Order, Outcome, Refused, Taken
 
 SCOPES = {
     "plain": scope_of("GET", "/x"),
@@ -96,6 +96,7 @@ ACKS: dict[str, tuple[Ack, Outcome]] = {
     "not owner": (Ack.not_owner(), NotOwner(None)),
     "not owner but": (Ack.not_owner(12), NotOwner(12)),
     "draining": (Ack.DRAINING, Draining()),
+    "late": (Ack.LATE, Late()),
     "gone": (Ack.GONE, Gone()),
     "refused": (
         Ack.refused("table_full", {"detail": "full", "worker": 3}),

@@ -14,7 +14,7 @@ from relay.test_death import owner
 from supervisor.relay.body import BodyReplay
 from supervisor.relay.frames import Ack, Open
 from supervisor.relay.once import OwnersAppFailed
-from supervisor.relay.outcomes import Draining, Gone, NotOwner, Order, Outcome, OwnerLost, Refused, Taken
+from supervisor.relay.outcomes import Draining, Gone, Late, NotOwner, Order, Outcome, OwnerLost, Refused, Taken
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -376,10 +376,11 @@ def test_an_app_that_does_not_answer(run: Run, caplog: pytest.LogCaptureFixture)
     [
         (Ack.not_owner(9), NotOwner(9)),
         (Ack.DRAINING, Draining()),
+        (Ack.LATE, Late()),
         (Ack.GONE, Gone()),
         (Ack.refused("table_full", {"detail": "x"}), Refused("table_full", {"detail": "x"})),
     ],
-    ids=["not owner", "draining", "gone", "refused"],
+    ids=["not owner", "draining", "late", "gone", "refused"],
 )
 def test_an_owner_that_does_not_take_it(run: Run, ack: Ack, outcome: Outcome) -> None:
     """Nothing is read of the client, so the WebSocket can go elsewhere; the connection is good for the next one."""

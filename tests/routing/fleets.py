@@ -100,3 +100,14 @@ async def claim(worker: Worker, session: str) -> None:
     own.kept = True
     worker.routing._claims.book.enter(own)
     worker.routing._claims.book.leave(own, asyncio.get_running_loop().time())
+
+
+def runs(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+    """A coroutine as a test, which ends."""
+
+    def run() -> None:
+        asyncio.run(asyncio.wait_for(test(), 60))
+
+    run.__doc__ = test.__doc__
+    run.__name__ = test.__name__
+    return run

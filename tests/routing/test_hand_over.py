@@ -52,13 +52,16 @@ def test_requests_go_on_meanwhile() -> None:
                 await player.ask(Ask(0, SEED, body={T: f"s-{number}"}))
             sharing = asyncio.ensure_future(fleet.workers[0].routing.share())
             turns = 0
+            going = []
             while not sharing.done():
                 await asyncio.sleep(0)
                 turns += 1
-                await player.ask(Ask(0, SEED, body={T: f"new-{turns}"}))
-                await player.ask(Ask(0, CLOSE, body={T: f"s-{200 - turns}"}))
+                going.append(asyncio.ensure_future(player.ask(Ask(0, SEED, body={T: f"new-{turns}"}))))
+                going.append(asyncio.ensure_future(player.ask(Ask(0, CLOSE, body={T: f"s-{200 - turns}"}))))
             await sharing
             assert turns > 1
+            assert not all(task.done() for task in going)
+            await asyncio.gather(*going)
             book = fleet.workers[0].routing._claims.book
             assert all(own.handle is not None for own in book)
             assert fleet.segment.table.count()[0] == len(book) >= 200

@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from conformance.script import AGENTS, CLOSE, NOBODY, SEED, TOOL, A, Ask, Held, HeldByOne, Later, Mark, NothingNew, T
-from routing.fleets import Gate, after_find, before_relay, claim, end, fleet_of, play
+from routing.fleets import Gate, after_find, before_relay, claim, end, fleet_of, play, runs
 
 SOCKET = "WEBSOCKET /socket"
 STATUS = {TOOL: 200, SEED: 200, SOCKET: 101}
-
-
-def runs(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
-    """A coroutine as a test."""
-
-    def run() -> None:
-        asyncio.run(asyncio.wait_for(test(), 60))
-
-    run.__doc__ = test.__doc__
-    run.__name__ = test.__name__
-    return run
 
 
 @pytest.mark.parametrize("route", [TOOL, SEED], ids=["a cookie", "typed seeds"])
@@ -224,42 +211,6 @@ async def test_a_start_that_is_placed_on_a_worker_that_stops() -> None:
         await claim(fleet.workers[1], "busy-2")
         fleet.workers[0].routing.router.stopping = True
         await play(player, Ask(1, SEED, body={T: "placed"}, ran=2, same="placed"), Held("placed", 2))
-
-
-@runs
-async def test_a_start_whose_client_leaves_while_a_worker_says_no() -> None:
-    """Nobody runs it: its client may have tried again, and run now it would undo what that did."""
-    async with fleet_of(placement="least_sessions") as (fleet, _):
-        await claim(fleet.workers[1], "busy-5")
-        fleet.workers[0].routing.router.stopping = True
-        gone = asyncio.Event()
-        orders = []
-
-        async def leave(order: Any) -> None:
-            orders.append(order.owner)
-            gone.set()
-
-        before_relay(fleet.workers[1], leave)
-        messages = [{"type": "http.request", "body": json.dumps({T: "left"}).encode(), "more_body": False}]
-
-        async def receive() -> dict[str, Any]:
-            if messages:
-                return messages.pop()
-            await gone.wait()
-            return {"type": "http.disconnect"}
-
-        sent: list[dict[str, Any]] = []
-
-        async def send(message: dict[str, Any]) -> None:
-            sent.append(message)
-
-        method, path = SEED.split()
-        headers = [(b"content-type", b"application/json")]
-        scope = fleet.scope(path, headers) | {"type": "http", "method": method, "scheme": "http"}
-        await fleet.workers[1].routing.router(scope, receive, send)
-        assert orders == [fleet.workers[0].incarnation]
-        assert sent == []
-        assert fleet.holder("left") is None
 
 
 @runs
