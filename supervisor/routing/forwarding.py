@@ -126,8 +126,9 @@ class Forwarder:
 
     async def relay(self, owner: int, session: str, request: Request) -> Moved | None:
         """Have the session's owner run the request."""
-        order = Order(owner, "owned", session, flags.pack(request.reading))
-        if request.reading.last_words or request.head.websocket:
+        reading = request.reading
+        order = Order(owner, "owned", session, flags.pack(reading))
+        if reading.last_words or reading.starts or request.head.websocket:
             return await self._send(order, request, request.send)
         assert self._client is not None
         self._row.relay()
