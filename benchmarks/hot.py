@@ -31,7 +31,8 @@ from supervisor.config import Config, ServerConfig
 from supervisor.processes.worker_spec import WorkerSpec
 from supervisor.relay.channel import Channel
 from supervisor.relay.client import _open
-from supervisor.relay.frames import Head, encode
+from supervisor.relay.codec import encode
+from supervisor.relay.frames import Head
 from supervisor.relay.link import Link
 from supervisor.relay.outcomes import Order
 from supervisor.relay.peer import Peer

@@ -8,7 +8,8 @@ import socket
 from typing import TYPE_CHECKING
 
 from supervisor.relay import unix
-from supervisor.relay.frames import Ack, Frame, FrameReader, Last, Open, Piece, ProtocolError, encode
+from supervisor.relay.codec import FrameReader, encode
+from supervisor.relay.frames import Ack, Frame, Last, Open, Piece, ProtocolError
 from supervisor.relay.reply import Reply
 from supervisor.relay.upload import Upload
 from supervisor.relay.websocket.owner import OwnerSocket

@@ -9,8 +9,9 @@ from typing import Any
 
 from supervisor.relay.attempts import Attempts
 from supervisor.relay.body import BodyReplay
+from supervisor.relay.codec import encode
 from supervisor.relay.exchange import BROKEN_OFF, COMPLETE, Send
-from supervisor.relay.frames import INLINE_BODY, Head, Open, ProtocolError, Scope, encode
+from supervisor.relay.frames import INLINE_BODY, Head, Open, ProtocolError, Scope
 from supervisor.relay.once import drop_repetitions
 from supervisor.relay.outcomes import (
     Draining,

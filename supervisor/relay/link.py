@@ -6,7 +6,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from supervisor.relay.frames import CHUNK, COPIED, JOINED, Frame, FrameReader, ProtocolError, last_word, piece_word
+from supervisor.relay.codec import FrameReader, last_word, piece_word
+from supervisor.relay.frames import CHUNK, COPIED, JOINED, Frame, ProtocolError
 
 logger = logging.getLogger("gym_supervise.relay")
 

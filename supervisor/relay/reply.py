@@ -8,19 +8,8 @@ import types
 from collections.abc import Coroutine, Generator
 from typing import TYPE_CHECKING, Any
 
-from supervisor.relay.frames import (
-    CHUNK,
-    FAILED,
-    INLINE_BODY,
-    LARGEST_FRAME,
-    TAKEN,
-    Ack,
-    Head,
-    Message,
-    encode,
-    last_word,
-    piece_word,
-)
+from supervisor.relay.codec import FAILED, TAKEN, encode, last_word, piece_word
+from supervisor.relay.frames import CHUNK, INLINE_BODY, LARGEST_FRAME, Ack, Head, Message
 
 if TYPE_CHECKING:
     from supervisor.relay.channel import Channel

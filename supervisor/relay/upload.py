@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from supervisor.relay.frames import READS, Open
+from supervisor.relay.codec import READS
+from supervisor.relay.frames import Open
 
 if TYPE_CHECKING:
     from supervisor.relay.channel import Channel

@@ -10,7 +10,8 @@ import pytest
 from relay.conftest import Run
 from relay.pair import OWNER, Client, Pair, echo, until
 
-from supervisor.relay.frames import TAKEN, Ack
+from supervisor.relay.codec import TAKEN
+from supervisor.relay.frames import Ack
 from supervisor.relay.outcomes import Taken
 
 START = {"type": "http.response.start", "status": 200, "headers": []}

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.relay import frames
+from supervisor.relay.codec import FAILED, READS, TAKEN, FrameReader, encode, last_word, piece_word
 from supervisor.relay.frames import (
     MAX_STRUCT,
     VERSION,
     Ack,
     Frame,
-    FrameReader,
     Head,
     Last,
     Message,
@@ -25,9 +24,6 @@ from supervisor.relay.frames import (
     ProtocolError,
     Scope,
     Signal,
-    encode,
-    last_word,
-    piece_word,
 )
 
 SCOPE = Scope(
@@ -63,9 +59,9 @@ CASES: list[tuple[str, bytes, Frame]] = [
     ("piece", piece_word(5) + b"hello", Piece(b"hello")),
     ("last", last_word(5) + b"world", Last(b"world")),
     ("empty last", last_word(0), Last(b"")),
-    ("taken", frames.TAKEN, Signal.TAKEN),
-    ("failed", frames.FAILED, Signal.FAILED),
-    ("reads", frames.READS, Signal.READS),
+    ("taken", TAKEN, Signal.TAKEN),
+    ("failed", FAILED, Signal.FAILED),
+    ("reads", READS, Signal.READS),
 ]
 by_name = pytest.mark.parametrize(("wire", "frame"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 
@@ -175,7 +171,7 @@ def test_faults(wire: bytes, says: str) -> None:
     with pytest.raises(ProtocolError, match=says):
         feed(wire, 2, 5)
     with pytest.raises(ProtocolError, match=says):
-        FrameReader().feed(frames.TAKEN + wire)
+        FrameReader().feed(TAKEN + wire)
     if "it may have" in says:
         with pytest.raises(ProtocolError, match=says):
             FrameReader().feed(wire[:5])

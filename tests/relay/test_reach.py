@@ -16,7 +16,8 @@ import pytest
 from relay.conftest import Run
 from relay.pair import Client, Pair, echo, nobody_listens, reply, until
 
-from supervisor.relay.frames import Head, encode
+from supervisor.relay.codec import encode
+from supervisor.relay.frames import Head
 from supervisor.relay.outcomes import Gone, Outcome, Overloaded, OwnerLost, Taken, Unreachable
 
 

@@ -11,7 +11,8 @@ import pytest
 from relay.conftest import Run
 from relay.pair import OWNER, Client, Pair, echo, reply, until
 
-from supervisor.relay.frames import TAKEN, Head, Open, Scope, encode, last_word, piece_word
+from supervisor.relay.codec import TAKEN, encode, last_word, piece_word
+from supervisor.relay.frames import Head, Open, Scope
 from supervisor.relay.outcomes import Taken, Unreachable
 
 SCOPE = Scope("http", "1.1", "GET", "http", "/slow", b"/slow", b"", "", None, None, {"version": "3.0"})

@@ -13,21 +13,9 @@ from typing import Any
 
 from supervisor.relay.attempts import Attempts
 from supervisor.relay.body import BodyReplay, Receive
+from supervisor.relay.codec import encode, last_word, text_word
 from supervisor.relay.exchange import BROKEN_OFF, COMPLETE, Send, refusal
-from supervisor.relay.frames import (
-    Ack,
-    Frame,
-    Last,
-    Message,
-    Open,
-    Piece,
-    Scope,
-    Signal,
-    Text,
-    encode,
-    last_word,
-    text_word,
-)
+from supervisor.relay.frames import Ack, Frame, Last, Message, Open, Piece, Scope, Signal, Text
 from supervisor.relay.link import Link
 from supervisor.relay.once import OwnersAppFailed, logged_by_owner
 from supervisor.relay.outcomes import Order, Outcome, OwnerLost

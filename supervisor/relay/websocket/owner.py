@@ -12,24 +12,8 @@ from collections.abc import Callable, Coroutine
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
-from supervisor.relay.frames import (
-    CHUNK,
-    ENDED,
-    FAILED,
-    JOINED,
-    TAKEN,
-    Ack,
-    Frame,
-    Last,
-    Message,
-    Piece,
-    ProtocolError,
-    Text,
-    encode,
-    last_word,
-    piece_word,
-    text_word,
-)
+from supervisor.relay.codec import ENDED, FAILED, TAKEN, encode, last_word, piece_word, text_word
+from supervisor.relay.frames import CHUNK, JOINED, Ack, Frame, Last, Message, Piece, ProtocolError, Text
 from supervisor.relay.websocket.pieces import join
 
 if TYPE_CHECKING:
