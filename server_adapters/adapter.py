@@ -93,6 +93,7 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
             or self.wants_reply_body
             or self.stays_open
             or self.needs_body
+            or self.last_words
             or self.conflict
         )
 

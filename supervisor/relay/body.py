@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from io import BytesIO
+from types import CoroutineType
 from typing import Any
 
 Message = dict[str, Any]
@@ -95,9 +96,10 @@ class BodyReplay:
         """
         if self._untouched:
             self._untouched = False
-            steps = self._receive().__await__()
+            receiving = self._receive()
+            steps = receiving if type(receiving) is CoroutineType else receiving.__await__()
             try:
-                waits_for = next(steps)
+                waits_for = steps.send(None)
             except StopIteration as done:
                 message = done.value
                 if message["type"] == "http.disconnect":
@@ -161,7 +163,7 @@ class _Started:
 
     __slots__ = ("_steps", "_waits_for")
 
-    def __init__(self, steps: Generator[Any, Any, Any], waits_for: Any) -> None:
+    def __init__(self, steps: Coroutine[Any, Any, Any] | Generator[Any, Any, Any], waits_for: Any) -> None:
         self._steps = steps
         self._waits_for = waits_for
 

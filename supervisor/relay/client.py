@@ -108,14 +108,10 @@ class RelayClient:
         http.disconnect.
         """
         headers = scope["headers"] if order.headers is None else order.headers
-        if body.complete or b"expect" not in dict(headers):
-            holds = False
-            inline = body.ready(INLINE_BODY)
-            if body.left:
-                return BROKEN_OFF
-        else:
-            holds = _waits_for_continue(headers)
-            inline = None if holds else body.ready(INLINE_BODY)
+        holds = not body.complete and _waits_for_continue(headers)
+        inline = None if holds else body.ready(INLINE_BODY)
+        if body.left:
+            return BROKEN_OFF
         try:
             opened = encode(_open(order, scope, headers, inline, holds))
         except ProtocolError as error:
@@ -206,7 +202,10 @@ class RelayClient:
 
 
 def _waits_for_continue(headers: Any) -> bool:
-    return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
+    for name, value in headers:  # noqa: SIM110 (half the time of any())
+        if name == b"expect" and value.lower() == b"100-continue":
+            return True
+    return False
 
 
 _of_scope = itemgetter(*Scope.__struct_fields__)

@@ -62,7 +62,7 @@ class Routing:
             self._forwarder,
             self.row,
             incarnation=spec.incarnation,
-            health=spec.server.health,
+            health_path=spec.server.health,
             access=AccessLog(adapter, ring, server=spec.name, index=spec.index, me=spec.incarnation)
             if spec.server.uvicorn.get("access_log", True)
             else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 from uuid import uuid4
 
@@ -13,7 +13,6 @@ from server_adapters.adapter import STATUS_OF, ReplyKind
 from server_adapters.heads import ResponseHead
 from shmclaims import OwnRow, WorkerRing
 from supervisor.relay.client import RelayClient
-from supervisor.relay.exchange import COMPLETE
 from supervisor.relay.outcomes import (
     Draining,
     Gone,
@@ -124,20 +123,21 @@ class Forwarder:
         finally:
             under_way.answered()
 
-    async def relay(self, owner: int, session: str, request: Request) -> Moved | None:
-        """Have the session's owner run the request."""
-        reading = request.reading
-        order = Order(owner, "owned", session, flags.pack(reading))
-        if reading.last_words or reading.starts or request.head.websocket:
-            return await self._send(order, request, request.send)
+    def ask(self, owner: int, session: str, request: Request) -> Awaitable[Outcome]:
+        """Have the session's owner run a plain request (`Reading.plain`); `settle` is next, unless it is COMPLETE."""
         assert self._client is not None
         self._row.relay()
-        outcome = await self._client.relay(order, request.scope, request.body, request.send)
-        if outcome is COMPLETE:  # nearly always
-            if request.line is not None:
-                request.line.served(owner, session)
-            return None
-        return await self._settle(order, request, outcome, None)
+        order = Order(owner, "owned", session, flags.pack(request.reading))
+        return self._client.relay(order, request.scope, request.body, request.send)
+
+    async def settle(self, owner: int, session: str, request: Request, outcome: Outcome) -> Moved | None:
+        """What it means that `ask` had another outcome."""
+        return await self._settle(Order(owner, "owned", session), request, outcome, None)
+
+    async def relay(self, owner: int, session: str, request: Request) -> Moved | None:
+        """Have the session's owner run the request."""
+        order = Order(owner, "owned", session, flags.pack(request.reading))
+        return await self._send(order, request, request.send)
 
     async def _send(self, order: Order, request: Request, send: Send) -> Moved | None:
         assert self._client is not None

@@ -13,7 +13,8 @@ from collections.abc import Awaitable
 from server_adapters.adapter import Adapter, Reading
 from shmclaims import AlreadyClaimed, OwnRow
 from supervisor.relay.body import ClientLeft
-from supervisor.routing import extension, rule
+from supervisor.relay.exchange import COMPLETE
+from supervisor.routing import extension, health, rule
 from supervisor.routing.access import AccessLog, Line
 from supervisor.routing.claims import Claims
 from supervisor.routing.forwarding import Forwarder, Moved
@@ -48,7 +49,7 @@ class Router:
         row: OwnRow,
         *,
         incarnation: int,
-        health: str | None = None,
+        health_path: str | None = None,
         access: AccessLog | None = None,
     ) -> None:
         self.ready = False
@@ -64,7 +65,7 @@ class Router:
         self.around = Surroundings(adapter, claims, replies)
         self._row = row
         self._me = incarnation
-        self._health = health
+        self._health = health_path
         self._access = access
         self._has_sessions = adapter.has_sessions
 
@@ -89,7 +90,8 @@ class Router:
                 reading = self._adapter.read(head)
                 session = reading.session
                 own = None if session is None else self._book.get(session)
-                if (session is None or own is not None) and reading.plain and head.path != self._health:
+                plain = reading.plain and head.path != self._health
+                if plain and (session is None or own is not None):
                     # Nearly every request of a worker's own; all in one step, since each one costs.
                     visit = PlainVisit(self.around, head, reading, own, scope, send)
                     try:
@@ -98,6 +100,8 @@ class Router:
                         visit.finish()
                         if line is not None:
                             line.serve_here(visit.session)
+                elif plain and session is not None and (owner := self._claims.owner(session)) is not None:
+                    await self._forward(owner, session, Request(head, reading, scope, receive, send, line))
                 else:
                     await self._http(Request(head, reading, scope, receive, send, line))
             failed = False
@@ -111,7 +115,7 @@ class Router:
         if self._has_sessions:
             await self.websockets.serve(scope, receive, send, line)
         elif self._health is not None and scope["type"] == "http" and request_head(scope).path == self._health:
-            await self._answer_health(send)
+            await health.answer(send, ready=self.ready and not self.stopping)
         else:
             if line is not None:
                 line.serve_here(None)
@@ -120,7 +124,7 @@ class Router:
     async def _http(self, request: Request) -> None:
         head, reading, line = request.head, request.reading, request.line
         if head.path == self._health:
-            await self._answer_health(request.send)
+            await health.answer(request.send, ready=self.ready and not self.stopping)
             return
         if reading.needs_body:
             try:
@@ -138,16 +142,30 @@ class Router:
                 if own is not None:
                     await self.run(request, own)
                     return
-                if not reading.starts and (owner := self._claims.owner(session)) is not None:
-                    moved = await self._forwarder.relay(owner, session, request)
-                    if moved is not None:
-                        await self._follow(owner, session, request, moved)
-                    return
             await self._decide(request)
         except Refusal as refusal:
-            if line is not None:
-                line.owner, line.refused = None, refusal.kind
-            await self._replies.send(refusal, head, reading, request.send, session)
+            await self._refuse(refusal, request)
+
+    async def _forward(self, owner: int, session: str, request: Request) -> None:
+        """Have another worker run a plain request of a session that it owns."""
+        line = request.line
+        if line is not None:
+            line.session = session
+        try:
+            outcome = await self._forwarder.ask(owner, session, request)
+            if outcome is not COMPLETE:
+                moved = await self._forwarder.settle(owner, session, request, outcome)
+                if moved is not None:
+                    await self._follow(owner, session, request, moved)
+            elif line is not None:
+                line.served(owner, session)
+        except Refusal as refusal:
+            await self._refuse(refusal, request)
+
+    async def _refuse(self, refusal: Refusal, request: Request) -> None:
+        if request.line is not None:
+            request.line.owner, request.line.refused = None, refusal.kind
+        await self._replies.send(refusal, request.head, request.reading, request.send, request.reading.session)
 
     async def run(self, request: Request, own: Owned | None) -> None:
         """Run the app here, under `own`'s claim. No await between finding the session and counting the request."""
@@ -282,14 +300,3 @@ class Router:
                 raise self._taker.gone(fact.incarnation)
             owner = self._me if fact is None else fact.incarnation
         raise Refusal("session_conflict", "the session's claim moved while its request was on the way", owner=owner)
-
-    async def _answer_health(self, send: Send) -> None:
-        ready = self.ready and not self.stopping
-        body = b"ok\n" if ready else b"not ready\n"
-        headers = [
-            (b"content-type", b"text/plain"),
-            (b"content-length", b"%d" % len(body)),
-            (b"cache-control", b"no-store"),
-        ]
-        await send({"type": "http.response.start", "status": 200 if ready else 503, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
