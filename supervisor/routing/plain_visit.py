@@ -86,13 +86,10 @@ class PlainVisit:
         if self._full is not None:
             return self._full.send(message)
         kind = message["type"]
-        if kind == "http.response.start":
-            return self._begin(message)
-        if self._succeeds and kind == "http.response.body" and not message.get("more_body", False):
-            return self._end(message)
-        return self._send(message)
-
-    def _begin(self, message: dict[str, Any]) -> Awaitable[None]:
+        if kind != "http.response.start":
+            if self._succeeds and kind == "http.response.body" and not message.get("more_body", False):
+                return self._end(message)
+            return self._send(message)
         around, own, scope = self._around, self._own, self._scope
         status = message["status"]
         unrouted = status == 404 and "router" in scope and "endpoint" not in scope

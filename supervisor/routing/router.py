@@ -73,9 +73,10 @@ class Router:
         """Serve one ASGI connection: a request, a WebSocket, or the lifespan, which is the app's own."""
         if scope["type"] == "lifespan":
             return self.app(scope, receive, send)
-        return self._serve(scope, receive, send)
+        return self.serve(scope, receive, send)
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request or a WebSocket."""
         row = self._row
         row.enter()
         line = None
@@ -92,7 +93,7 @@ class Router:
                 own = None if session is None else self._book.get(session)
                 plain = reading.plain and head.path != self._health
                 if plain and (session is None or own is not None):
-                    # Nearly every request of a worker's own; all in one step, since each one costs.
+                    # Nearly every request of a worker's own.
                     visit = PlainVisit(self.around, head, reading, own, scope, send)
                     try:
                         await self.app(scope, receive, visit.send)

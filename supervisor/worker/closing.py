@@ -15,16 +15,21 @@ CLOSE = (b"connection", b"close")
 
 
 class Closing:
-    """An ASGI app around another; `on` also holds for requests that were there before it was set."""
+    """An ASGI app around another; `on` also holds for requests that were there before it was set.
 
-    def __init__(self, app: App) -> None:
+    `lifespan` gets the lifespan in place of `app`.
+    """
+
+    def __init__(self, app: App, lifespan: App | None = None) -> None:
         self.on = False
         self._app = app
+        self._lifespan = lifespan or app
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Pass everything on, and mark the replies."""
-        if scope["type"] != "http":
-            return self._app(scope, receive, send)
+        kind = scope["type"]
+        if kind != "http":
+            return (self._lifespan if kind == "lifespan" else self._app)(scope, receive, send)
 
         def mark(message: dict[str, Any]) -> Awaitable[None]:
             if self.on and message["type"] == "http.response.start":

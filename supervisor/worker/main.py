@@ -98,9 +98,9 @@ class Worker:
     def __init__(self, spec: WorkerSpec, app: Any, adapter: Adapter) -> None:
         self.spec = spec
         self.lifespan = Lifespan(app)
-        self.routing: Routing = assemble(spec, self.lifespan, adapter)
+        self.routing: Routing = assemble(spec, app, adapter)
         options = uvicorn_logs.others(spec.server.uvicorn) | {"interface": "asgi3", "log_config": None}
-        self.closing = Closing(self.routing.router)
+        self.closing = Closing(self.routing.router.serve, self.lifespan)
         config = uvicorn.Config(self.closing, **options)
         config.load()
         logs.settle()
