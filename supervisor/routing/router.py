@@ -138,12 +138,8 @@ class Router:
         if line is not None:
             line.request, line.session = request, session
         try:
-            if session is not None and not reading.conflict:
-                own = self._book.get(session)
-                if own is not None:
-                    await self.run(request, own)
-                    return
-            await self._decide(request)
+            own = None if session is None or reading.conflict else self._book.get(session)
+            await (self._decide(request) if own is None else self.run(request, own))
         except Refusal as refusal:
             await self._refuse(refusal, request)
 
