@@ -172,7 +172,7 @@ class Loop:
         self._epoll.unregister(child.pidfd)
         del self._pidfds[child.pidfd]
         self._stop_reading(child)
-        self._runtime.remove_private_socket(child.worker.server, child.worker.incarnation)
+        self._runtime.remove_private_sockets(child.worker.server, child.worker.incarnation)
         self._releases.lost(child.worker)
         self._put(died)
 

@@ -4,6 +4,7 @@
     control.sock      the control socket
     supervisor.json   who runs here and which segments it has; stays after a crash, so that they can be read
     SERVER.N.sock     the private socket of the worker with incarnation N
+    SERVER.N.fds      its socket for connections that other workers hand to it
 
 The lock is an `lockf` one: forked workers do not hold it, so it is free the moment the supervisor is gone.
 """
@@ -22,7 +23,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from supervisor.errors import BindError
-from supervisor.processes.worker_spec import private_path
+from supervisor.processes.worker_spec import handover_path, private_path
 
 LOCK = "lock"
 STATE = "supervisor.json"
@@ -31,7 +32,7 @@ UNIX_PATH_BYTES = 107  # sun_path has 108, the last is NUL (unix(7))
 MAX_INCARNATION = 0xFFFFFFFF
 
 _FLOCK = struct.Struct("@hhqqi0q")  # struct flock of 64-bit Linux: type, whence, start, length, pid
-_PRIVATE_SOCKET = re.compile(r".+\.[0-9]+\.sock")
+_PRIVATE_SOCKET = re.compile(r".+\.[0-9]+\.(sock|fds)")
 
 
 class RuntimeDir:
@@ -80,10 +81,11 @@ class RuntimeDir:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(entry.path)
 
-    def remove_private_socket(self, server: str, incarnation: int) -> None:
+    def remove_private_sockets(self, server: str, incarnation: int) -> None:
         """Remove what a dead worker could not."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(private_path(self.path, server, incarnation))
+        for path in (private_path, handover_path):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path(self.path, server, incarnation))
 
     def write_state(self, state: Mapping[str, Any]) -> None:
         """Write supervisor.json in one step, so that no reader sees half of it."""

@@ -49,7 +49,17 @@ class WorkerSpec:
         """Where this worker takes relayed requests."""
         return private_path(self.runtime_dir, self.name, self.incarnation)
 
+    @property
+    def handover_path(self) -> str:
+        """Where this worker takes connections that others hand to it."""
+        return handover_path(self.runtime_dir, self.name, self.incarnation)
+
 
 def private_path(runtime_dir: str, server: str, incarnation: int) -> str:
     """The private socket of a worker; its name has the incarnation, so that a successor is never taken for it."""
     return f"{runtime_dir}/{server}.{incarnation}.sock"
+
+
+def handover_path(runtime_dir: str, server: str, incarnation: int) -> str:
+    """The same for connections; no longer than the other's, so that one check is for both."""
+    return f"{runtime_dir}/{server}.{incarnation}.fds"

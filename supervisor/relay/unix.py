@@ -46,7 +46,7 @@ def check_peer(sock: HasOptions, uid: int) -> None:
         raise ForeignPeer(errno.EPERM, f"the peer's uid is {found}, expected {uid}")
 
 
-def listen(path: str) -> socket.socket:
+def listen(path: str, kind: int = socket.SOCK_STREAM) -> socket.socket:
     """A listening socket at `path`, mode 0600 from its first moment; one that a crashed process left is replaced.
 
     Raises:
@@ -56,7 +56,7 @@ def listen(path: str) -> socket.socket:
     size = len(os.fsencode(path))
     if size > MAX_PATH:
         raise OSError(errno.ENAMETOOLONG, f"a Unix socket's path may have {MAX_PATH} bytes, found {size}", path)
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock = socket.socket(socket.AF_UNIX, kind)
     try:
         sock.setblocking(False)
         os.fchmod(sock.fileno(), 0o600)  # bind(2) gives the file the socket's mode
@@ -74,7 +74,7 @@ def listen(path: str) -> socket.socket:
     return sock
 
 
-def connect(path: str, uid: int) -> socket.socket:
+def connect(path: str, uid: int, kind: int = socket.SOCK_STREAM) -> socket.socket:
     """A non-blocking socket connected to the listener of user `uid` at `path`.
 
     A Unix socket connects at once or not at all. Leaving it to the loop would hide a full backlog (EAGAIN): asyncio
@@ -84,7 +84,7 @@ def connect(path: str, uid: int) -> socket.socket:
         OSError: as connect(2); ForeignPeer.
 
     """
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock = socket.socket(socket.AF_UNIX, kind)
     try:
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)

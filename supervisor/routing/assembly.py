@@ -127,6 +127,11 @@ class Routing:
             await self._client.close()
 
     @property
+    def has_siblings(self) -> bool:
+        """Whether there are other workers, or may be, that requests are relayed to."""
+        return self._server is not None
+
+    @property
     def _alone(self) -> bool:
         return (self._spec.workers == 1 and not self._spec.shared) or not self._has_sessions
 

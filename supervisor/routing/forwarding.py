@@ -30,7 +30,7 @@ from supervisor.routing import flags
 from supervisor.routing.listening import client_left
 from supervisor.routing.placement import SILENT_SECONDS, Placement
 from supervisor.routing.replies import Refusal, Replies, describe_gone
-from supervisor.routing.request import Request, Send
+from supervisor.routing.request import RELAYED_TO, Request, Send
 
 MOST_TIMELY = 2  # so often a start is sent on condition that it is not late: everybody may be
 
@@ -128,16 +128,24 @@ class Forwarder:
         assert self._client is not None
         self._row.relay()
         order = Order(owner, "owned", session, flags.pack(request.reading))
+        request.scope[RELAYED_TO] = owner  # before the reply, at whose end the connection may follow it
         return self._client.relay(order, request.scope, request.body, request.send)
 
     async def settle(self, owner: int, session: str, request: Request, outcome: Outcome) -> Moved | None:
         """What it means that `ask` had another outcome."""
-        return await self._settle(Order(owner, "owned", session), request, outcome, None)
+        moved = await self._settle(Order(owner, "owned", session), request, outcome, None)
+        if moved is not None:
+            del request.scope[RELAYED_TO]
+        return moved
 
     async def relay(self, owner: int, session: str, request: Request) -> Moved | None:
         """Have the session's owner run the request."""
         order = Order(owner, "owned", session, flags.pack(request.reading))
-        return await self._send(order, request, request.send)
+        request.scope[RELAYED_TO] = owner
+        moved = await self._send(order, request, request.send)
+        if moved is not None:
+            del request.scope[RELAYED_TO]
+        return moved
 
     async def _send(self, order: Order, request: Request, send: Send) -> Moved | None:
         assert self._client is not None

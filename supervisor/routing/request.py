@@ -17,6 +17,11 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+RELAYED_TO = "gym_supervise.relayed_to"
+"""In the scope of a request that another worker serves by its session's claim: that worker's incarnation. No app sees
+it: the other worker's gets a scope of its own.
+"""
+
 
 class Request:
     """An http request, or a WebSocket.

@@ -111,6 +111,10 @@ class Router:
             if line is not None and self._access is not None:
                 self._access.end(line, scope, failed=failed)
 
+    def elsewhere(self, scope: Scope) -> int | None:
+        """The other worker that a WebSocket's session lives in, as far as it is known at once."""
+        return self.websockets.elsewhere(scope, me=self._me) if self._has_sessions else None
+
     async def _serve_other(self, scope: Scope, receive: Receive, send: Send, line: Line | None) -> None:
         """A WebSocket, or anything where there are no sessions."""
         if self._has_sessions:

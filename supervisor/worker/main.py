@@ -29,6 +29,7 @@ from supervisor.worker import quorum, script, uvicorn_logs
 from supervisor.worker.apps import AppError, app_traceback, load_app
 from supervisor.worker.closing import Closing
 from supervisor.worker.draining import cut, drained
+from supervisor.worker.handing import Giving, Taking
 from supervisor.worker.heartbeat import Heartbeat
 from supervisor.worker.lifespan import Lifespan
 from supervisor.worker.memory import keep_freed_memory
@@ -104,7 +105,10 @@ class Worker:
         config = uvicorn.Config(self.closing, **options)
         config.load()
         logs.settle()
-        self.server = Server(config, opens=self._open, drains=self.routing.drain, tells=self.routing.end_relays)
+        self._giving = Giving(spec, self.routing.router)
+        self.server = Server(
+            config, opens=self._open, drains=self.routing.drain, tells=self.routing.end_relays, hands=self._giving
+        )
         self._turns = Turns(spec.segment.ring, self.routing.row, spec.incarnation, self.server.count)
         self._heartbeat = Heartbeat(self.routing.row, self._turns.publish)
         self._stopping = False
@@ -143,6 +147,7 @@ class Worker:
             sweeper.cancel()
             self._heartbeat.stop()
             loop.remove_reader(link.fileno())
+            self._giving.close()
             await self.routing.close()
         return 0
 
@@ -152,9 +157,20 @@ class Worker:
             return
         logs.settle()
         await self.routing.open(self.server.lifespan.state, self.server.server_state.tasks)
+        self._hand_over()
         self.routing.router.ready = True
         messages.send(self.spec.link, messages.Ready())
         self._begin(self._accept())
+
+    def _hand_over(self) -> None:
+        """Give connections to the workers beside this one, and take theirs."""
+        if self._giving.on or not (self.routing.has_siblings and self.server.connections_can_move):
+            return
+        spec = self.spec
+        self.server.take_over(
+            Taking(spec.handover_path, spec.incarnation, self.server.protocol_of_taken, self._turns.publish)
+        )
+        self._giving.on = True
 
     async def _accept(self) -> None:
         await quorum.wait(self.spec.segment.ring.seats, self.spec.index)
@@ -213,6 +229,7 @@ class Worker:
     async def _share(self) -> None:
         try:
             await self.routing.share()
+            self._hand_over()
         except Exception as error:
             logger.exception("the sessions of this worker cannot be handed over to the table")
             self._say(messages.Shared(f"{type(error).__name__}: {error}"[:1000]))

@@ -7,10 +7,11 @@ import contextlib
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import uvicorn
 
+from supervisor.handover.protocols import Hands, leaving
 from supervisor.worker import connections
 from supervisor.worker.acceptor import Acceptor
 from supervisor.worker.turns import Turns
@@ -29,6 +30,20 @@ LAST_SECONDS = 0.5
 """Of the time that an end may take, or half of it: for the lifespan's shut-down, when all else is cancelled."""
 
 
+class Entrance(Protocol):
+    """Where public connections come in."""
+
+    @property
+    def pending(self) -> int:
+        """Those that have no protocol yet."""
+
+    def start(self) -> None:
+        """Open it."""
+
+    def stop(self) -> None:
+        """Close it for good."""
+
+
 class Server(uvicorn.Server):
     """A uvicorn server that opens its listeners when told, and stops on a command instead of a signal.
 
@@ -45,14 +60,16 @@ class Server(uvicorn.Server):
         opens: Callable[[], Awaitable[None]],
         drains: Callable[[float], Awaitable[None]],
         tells: Callable[[], None],
+        hands: Hands | None = None,
     ) -> None:
         super().__init__(config)
+        self._leaving = None if hands is None or config.ssl is not None else leaving(config.http_protocol_class, hands)
         self._opens = opens
         self._drains = drains
         self._tells = tells
         self._cancel_at = 0.0  # of the loop's clock
         self._telling: asyncio.TimerHandle | None = None
-        self._acceptors: list[Acceptor] = []
+        self._entrances: list[Entrance] = []
         self._closed = False
         self._first_requests_until: float | None = None  # of the loop's clock; None: it does not stop
 
@@ -80,16 +97,27 @@ class Server(uvicorn.Server):
 
     def accept(self, listener: socket.socket, turns: Turns) -> None:
         """Accept public connections from a shared listener, unless this worker's end has begun meanwhile."""
-        acceptor = Acceptor(listener, self._make_protocol, turns, tls=self.config.ssl)
-        self._acceptors.append(acceptor)
+        self._open_entrance(Acceptor(listener, self._make_protocol, turns, tls=self.config.ssl))
+
+    @property
+    def connections_can_move(self) -> bool:
+        """Whether they can be handed to other workers, and come from there."""
+        return self._leaving is not None
+
+    def take_over(self, entrance: Entrance) -> None:
+        """Take connections from other workers, unless this worker's end has begun meanwhile."""
+        self._open_entrance(entrance)
+
+    def _open_entrance(self, entrance: Entrance) -> None:
+        self._entrances.append(entrance)
         if self._closed:
-            acceptor.stop()
+            entrance.stop()
         else:
-            acceptor.start()
+            entrance.start()
 
     def count(self) -> int:
         """Public connections, those in a handshake included."""
-        return len(self.server_state.connections) + sum(acceptor.pending for acceptor in self._acceptors)
+        return len(self.server_state.connections) + sum(entrance.pending for entrance in self._entrances)
 
     @property
     def idle(self) -> bool:
@@ -99,8 +127,8 @@ class Server(uvicorn.Server):
     def close_listeners(self) -> None:
         """Close this worker's part of the public listeners; the connections that are there stay."""
         self._closed = True
-        for acceptor in self._acceptors:
-            acceptor.stop()
+        for entrance in self._entrances:
+            entrance.stop()
 
     def stop_accepting(self) -> None:
         """The same, and idle connections end, busy ones after their reply, new ones after their first request's."""
@@ -152,7 +180,7 @@ class Server(uvicorn.Server):
     @property
     def _expecting(self) -> bool:
         """Whether a request may be on its way that has to be served before the end."""
-        if self._may_still_come and any(acceptor.pending for acceptor in self._acceptors):
+        if self._may_still_come and any(entrance.pending for entrance in self._entrances):
             return True
         return any(self._expects(connection) for connection in self.server_state.connections)
 
@@ -163,8 +191,14 @@ class Server(uvicorn.Server):
     def _expects(self, connection: Any) -> bool:
         return self._may_still_come and connections.expects(connection)
 
+    def protocol_of_taken(self, first: bytes) -> asyncio.Protocol:
+        """A protocol for a connection from another worker; `first` was read of it there."""
+        protocol = self._make_protocol()
+        protocol.first = first  # type: ignore[attr-defined]
+        return protocol
+
     def _make_protocol(self) -> asyncio.Protocol:
-        protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+        protocol: asyncio.Protocol = (self._leaving or self.config.http_protocol_class)(  # type: ignore[call-arg]
             config=self.config,
             server_state=self.server_state,
             app_state=self.lifespan.state,

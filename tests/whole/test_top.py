@@ -30,6 +30,7 @@ def test_top_sees_requests_relays_and_a_death_that_nobody_notices(service: Made)
         def ask() -> None:
             while not over.is_set():
                 elsewhere.ask("POST", "/show", headers=cookie)
+                elsewhere.ask("GET", "/whoami")  # else the connection would be handed to the owner
 
         asking = Thread(target=ask)
         asking.start()

@@ -1,4 +1,7 @@
-"""WebSockets on a running service, wherever they land: on real workers, with a real client."""
+"""WebSockets on a running service, wherever they land: on real workers, with a real client.
+
+They are relayed here, as they are wherever their connection cannot be handed over: see test_handover.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from uuid import uuid4
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
+from whole.handing import NEVER
 from whole.harness import Connection, Service, eventually
 
 AFFINITY = {
@@ -24,6 +28,8 @@ AFFINITY = {
     "unknown": "claim",
 }
 
+
+RELAYED = {"HANDING": NEVER}
 
 SPARE: dict[Service, dict[int, list[Connection]]] = {}
 """Connections that another worker has accepted than the one that was wanted."""
@@ -75,7 +81,7 @@ def closed(socket: ClientConnection) -> tuple[int | None, str | None]:
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """One service with three workers for the tests that kill none."""
     service = Service(
-        tmp_path_factory.mktemp("websockets"), "whole.websocket_app:app", workers=3, affinity=AFFINITY
+        tmp_path_factory.mktemp("websockets"), "whole.websocket_app:app", workers=3, affinity=AFFINITY, env=RELAYED
     ).start()
     yield service
     assert service.stop() == 0, service.log.read_text()
@@ -192,7 +198,7 @@ def test_denials_and_refusals(shared: Service) -> None:
 
 def test_the_owner_is_killed(service: Any) -> None:
     """Open WebSockets close with 1012; from then on there is the gone reply, through every worker."""
-    running = service("whole.websocket_app:app", workers=3, affinity=AFFINITY).start()
+    running = service("whole.websocket_app:app", workers=3, affinity=AFFINITY, env=RELAYED).start()
     session, owner, others = begin(running)
     with opened(running, others[0], f"/echo?sid={session}") as socket:
         said(socket)
@@ -212,7 +218,7 @@ def test_the_owner_is_killed(service: Any) -> None:
 def test_the_owner_stops(service: Any, how: str) -> None:
     """SIGTERM to it alone, or the end of its drain: relayed WebSockets close with 1012 as its own do."""
     timeouts = {"graceful_seconds": 60, "drain_seconds": 1}
-    running = service("whole.websocket_app:app", workers=2, affinity=AFFINITY, timeouts=timeouts).start()
+    running = service("whole.websocket_app:app", workers=2, affinity=AFFINITY, env=RELAYED, timeouts=timeouts).start()
     session, owner, others = begin(running)
     path = f"/echo?sid={session}"
     with opened(running, others[0], path) as relayed, opened(running, owner, path) as own:

@@ -17,6 +17,9 @@ from typing import Any
 from urllib.parse import parse_qs
 from uuid import uuid4
 
+from whole.handing import change_handing
+
+change_handing(os.environ.get("HANDING"))
 COUNTS: dict[str, int] = {}
 HEARD: list[Any] = []
 

@@ -12,8 +12,10 @@ import os
 from collections import defaultdict
 from typing import Any
 
+from whole.handing import change_handing
 from wire.sockets import socket
 
+change_handing(os.environ.get("HANDING"))
 NOTES: defaultdict[str, list[Any]] = defaultdict(list)
 PROGRESS: defaultdict[str, int] = defaultdict(int)
 GATES: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(0))

@@ -125,6 +125,11 @@ class Case:
         """Its name in a header."""
         return f"{self.group},-{self.name}".replace(" ", "-")
 
+    @property
+    def websocket(self) -> bool:
+        """Whether it asks for a WebSocket."""
+        return any(isinstance(step, Send) and b"Upgrade: websocket" in step.data for step in self.steps)
+
     def is_for(self, stack: str) -> bool:
         """Whether it is one of a stack's."""
         return not self.only or stack in self.only

@@ -1,4 +1,6 @@
-"""The two ways to the app, on each stack of protocols that uvicorn has: a plain worker, and a relay."""
+"""The ways to the app, on each stack of protocols that uvicorn has: a plain worker, a relay, and a connection that is
+handed to the worker of its session.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from operator import ne
 from pathlib import Path
 from typing import Any
 
+from whole.handing import ALWAYS, NEVER
 from whole.harness import REPO, Service
 from wire.play import Client, Seen
 from wire.script import SESSION, Case
@@ -40,6 +45,7 @@ class Stack:
     title: str
     options: dict[str, Any]
     needs: list[str] = field(default_factory=list)
+    hands: bool = True  # its connections can be handed over
 
     @property
     def missing(self) -> list[str]:
@@ -59,7 +65,11 @@ STACKS = [
         {"http": "h11", "ws": "websockets", "root_path": "/root", "loop": "asyncio"},
     ),
     Stack(
-        "zttp", "zttp with HTTP/2, wsproto", {"http": "zttp", "ws": "wsproto", "http2": True}, ["zttp", "wsproto", "h2"]
+        "zttp",
+        "zttp with HTTP/2, wsproto",
+        {"http": "zttp", "ws": "wsproto", "http2": True},
+        ["zttp", "wsproto", "h2"],
+        hands=False,
     ),
 ]
 
@@ -137,11 +147,17 @@ async def plain(options: dict[str, Any]) -> AsyncIterator[Landings]:
 
 
 @asynccontextmanager
-async def supervised(folder: Path, options: dict[str, Any]) -> AsyncIterator[tuple[Landings, int]]:
+async def supervised(folder: Path, options: dict[str, Any], handing: str) -> AsyncIterator[tuple[Landings, int]]:
     """A service of two workers, and the pid of the one that owns the session."""
     await asyncio.to_thread(folder.mkdir)
     service = Service(
-        folder, "wire.app:app", workers=2, affinity=AFFINITY, uvicorn=options, log={"level": options["log_level"]}
+        folder,
+        "wire.app:app",
+        workers=2,
+        affinity=AFFINITY,
+        uvicorn=options,
+        log={"level": options["log_level"]},
+        env={"HANDING": handing},
     )
     left: list[str] = []
     try:
@@ -172,22 +188,43 @@ async def play_one_way(landings: Landings, case: Case, wanted: Callable[[int], b
         client.leave()
 
 
-Result = tuple[Seen, Seen] | Exception
+Result = dict[str, Seen] | Exception
+"""What was seen each way; or what went wrong."""
+
+DIRECTLY, RELAYED, MOVING, HANDED = "directly", "relayed", "moving", "handed over"
+RELAYS = {RELAYED: NEVER, MOVING: ALWAYS, HANDED: ALWAYS}
+BY_RELAY = {RELAYED, MOVING}
+"""The first request is relayed; with MOVING its connection is handed over after it, with HANDED it was before."""
 
 
 async def play(stack: Stack, cases: list[Case], folder: Path) -> dict[str, Result]:
-    """Each case both ways: what was seen directly and through the relay, or what went wrong."""
+    """Each case every way."""
     options = COMMON | stack.options
     results: dict[str, Result] = {}
     turns = asyncio.Semaphore(AT_ONCE)
-    async with plain(options) as direct, supervised(folder / stack.name, options) as (landings, owner):
+    async with AsyncExitStack() as services:
+        direct = await services.enter_async_context(plain(options))
+        relays: dict[str, tuple[Landings, int]] = {}
+        for way, handing in RELAYS.items():
+            if stack.hands or handing == NEVER:
+                made = supervised(folder / f"{stack.name}-{len(relays)}", options, handing)
+                relays[way] = await services.enter_async_context(made)
+
+        async def play_all_ways(case: Case) -> dict[str, Seen]:
+            seen = {DIRECTLY: await play_one_way(direct, case, lambda _: True)}
+            for way, (landings, owner) in relays.items():
+                if way == HANDED and not case.websocket:  # which is handed over with its handshake
+                    sock = await landings.on(partial(ne, owner))
+                    await landings.ask(sock, "/whoami", SESSION)
+                    seen[way] = await Client(sock, landings.port, case).play()
+                else:
+                    seen[way] = await play_one_way(landings, case, partial(ne, owner))
+            return seen
 
         async def play_one(case: Case) -> None:
             async with turns:
                 try:
-                    here = await play_one_way(direct, case, lambda _: True)
-                    there = await play_one_way(landings, case, lambda pid: pid != owner)
-                    results[case.slug] = here, there
+                    results[case.slug] = await play_all_ways(case)
                 except Exception as error:
                     results[case.slug] = error
 

@@ -1,4 +1,4 @@
-"""The wire: each case directly and through a relay, byte for byte."""
+"""The wire: each case directly, through a relay and on a connection that is handed over, byte for byte."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def results(request: pytest.FixtureRequest) -> dict[str, dict[str, Result]]:
 
 @pytest.mark.parametrize(("stack", "case"), ROWS, ids=IDS)
 def test_same_bytes(stack: Stack, case: Case, results: dict[str, dict[str, Result]]) -> None:
-    """A client cannot tell a relayed connection from a direct one, nor can the app."""
+    """A client cannot tell a relayed connection, or one that was handed over, from a direct one, nor can the app."""
     if stack.missing:
         pytest.skip(f"not installed: {', '.join(stack.missing)}")
     found = verdict(case, stack.name, results[stack.name][case.slug])
