@@ -142,7 +142,6 @@ class Leaving:
 class LeavingHttpTools(Leaving):
     """With httptools: each request begins with a scope of its own, from its first byte on."""
 
-    pipeline: Any
     scope: Scope
     url: bytes
 
@@ -153,7 +152,6 @@ class LeavingHttpTools(Leaving):
             and cycle.response_complete
             and cycle.keep_alive
             and not cycle.more_body
-            and not self.pipeline
         )
 
     def _asked(self, *_event: Any) -> tuple[bytes, bytes]:

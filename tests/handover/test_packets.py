@@ -6,6 +6,7 @@ import array
 import asyncio
 import logging
 import os
+import resource
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,12 +47,12 @@ class Worker:
         receiver.start()
         return receiver
 
-    def turn(self, until: Callable[[], object] = lambda: False) -> None:
+    def turn(self, until: Callable[[], object] | None = None) -> None:
         """Let the loop run until there is nothing to do, or something is so."""
-        end = monotonic() + (10 if until() is not False else 0)
         for _ in range(20):
             self.loop.run_until_complete(asyncio.sleep(0))
-        while not until() and monotonic() < end:
+        end = monotonic() + 10
+        while until is not None and not until() and monotonic() < end:
             self.loop.run_until_complete(asyncio.sleep(0.001))
 
     def close_taken(self) -> None:
@@ -213,6 +214,30 @@ def test_what_cannot_be_used_is_closed(worker: Worker, kind: str, caplog: pytest
     worker.turn(lambda: descriptors() == before)
     assert worker.taken == []
     assert descriptors() == before
+
+
+def test_without_descriptors_it_waits(
+    worker: Worker, sender: Sender, client: tuple[socket.socket, socket.socket], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A connection for which there is no descriptor now is not dropped by the kernel: it is taken later."""
+    assert sender.send(ME, client[0].fileno(), b"1")
+    worker.turn(lambda: worker.taken)
+    assert sender.send(ME, client[0].fileno(), b"2")
+
+    async def without() -> None:
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+        try:
+            for _ in range(20):
+                await asyncio.sleep(0)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+    worker.loop.run_until_complete(without())
+    assert len(worker.taken) == 1
+    assert "overloaded" in caplog.text
+    worker.turn(lambda: len(worker.taken) == 2)
+    assert worker.taken[1][1] == b"2"
 
 
 def test_a_stranger_is_refused(

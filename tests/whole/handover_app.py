@@ -5,6 +5,7 @@ The session is in the header `x-session`. Every reply is `PID SESSION COUNT CLIE
 ANY /whoami        without counting
 ANY /descriptors   how many this process has, in place of the count
 ANY /count?size=N  one more
+ANY /early         the same, without waiting for the body
 WEBSOCKET /echo    takes the first subprotocol, says `PID SESSION COUNT CLIENT`, then echoes
 """
 
@@ -34,7 +35,7 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
                 return
     session = dict(scope["headers"]).get(b"x-session", b"-").decode()
     count = COUNTS[session]
-    if scope["path"] in ("/count", "/echo"):
+    if scope["path"] in ("/count", "/early", "/echo"):
         COUNTS[session] = count = count + 1
     elif scope["path"] == "/descriptors":
         count = len(os.listdir("/proc/self/fd"))
@@ -46,7 +47,7 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
         while (message := await receive())["type"] == "websocket.receive":
             await send({"type": "websocket.send", "text": message.get("text"), "bytes": message.get("bytes")})
         return
-    while (await receive()).get("more_body"):
+    while scope["path"] != "/early" and (await receive()).get("more_body"):
         pass
     size = int(scope["query_string"].partition(b"size=")[2] or 0)
     body += b"." * size

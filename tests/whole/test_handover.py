@@ -266,6 +266,18 @@ def test_a_reply_is_written_before_the_move(two: Two) -> None:
             assert client.read()[1][0] == str(there)
 
 
+def test_the_rest_of_a_body_is_not_left_behind(two: Two) -> None:
+    """Replies that do not wait for their request's body: what is still to come of it belongs to no other request."""
+    here, there = two.pids
+    session = two.session_on(there)
+    client = two.on(here)
+    for number in range(2 * IN_A_ROW):
+        one = request("/early", session, body=b"b" * 100)
+        client.sock.sendall(one[:-50])
+        assert client.read()[1][:3] == [str(there), session, str(number + 2)]
+        client.sock.sendall(one[-50:])
+
+
 def test_a_connection_that_ends_is_not_moved(two: Two) -> None:
     """`Connection: close` after many in a row: the reply and the end are as without a move."""
     here, there = two.pids
