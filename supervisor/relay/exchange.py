@@ -61,6 +61,10 @@ class Exchange:
                 frames = link.frames
                 if frames:
                     link.frames = []
+                    first = frames[0]
+                    if type(first) is Piece and len(frames) == 1:  # an event of a stream
+                        await self._send({"type": "http.response.body", "body": first.data, "more_body": True})
+                        continue
                     outcome = await self._pass(frames)
                     if outcome is not None:
                         return outcome

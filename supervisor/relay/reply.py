@@ -65,7 +65,10 @@ class Reply:
         if kind == "http.response.body" and self._started and not self._body_sent:
             data = message.get("body", b"")
             if message.get("more_body", False):
-                await self._send_piece(data)
+                if len(data) > CHUNK:
+                    await self._send_large(data, more=True)
+                else:
+                    self._gather(data)
                 return
             head = self._head
             if head is None or self._frames or self._pieces or len(data) > INLINE_BODY:
@@ -90,13 +93,9 @@ class Reply:
         else:
             self._send_other(kind, message)
 
-    async def _send_piece(self, data: bytes) -> None:
-        size = len(data)
-        if size > CHUNK:
-            await self._send_large(data, more=True)
-            return
+    def _gather(self, data: bytes) -> None:
         self._pieces.append(bytes(data))
-        self._size += size
+        self._size += len(data)
         if self._size >= GATHER:
             self.flush()
         elif not self._stepping:
@@ -218,8 +217,13 @@ class Reply:
 
     def flush(self) -> None:
         """Write what is gathered."""
+        frames, pieces = self._frames, self._pieces
+        if len(pieces) == 1 and self._head is None and not frames:  # an event of a stream
+            self._channel.write(piece_word(self._size) + pieces[0])
+            pieces.clear()
+            self._size = 0
+            return
         self._seal()
-        frames = self._frames
         if frames:
             self._channel.write(b"".join(frames))
             frames.clear()
