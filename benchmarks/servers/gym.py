@@ -17,8 +17,9 @@ from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel
 from starlette.middleware.sessions import SessionMiddleware
 
-from benchmarks.servers import COOKIE, SECRET
+from benchmarks.servers import COOKIE, SECRET, relaying
 
+relaying.settle()
 _counts: dict[str, int] = {}
 _pid = os.getpid()
 

@@ -12,6 +12,9 @@ import asyncio
 import os
 from typing import Any
 
+from benchmarks.servers import relaying
+
+relaying.settle()
 EVENTS = 1000
 
 _MEBIBYTE = bytes(range(256)) * 4096

@@ -1,8 +1,9 @@
 """A request that another worker answers beside one that the accepting worker answers, and the router's own cost.
 
 One connection, or 32, to the first of two workers; the request's session is that worker's own (local), or the other
-one's (forwarded). The same app on one plain uvicorn worker tells what the router costs. All processes and the client
-share one core.
+one's: forwarded, in a service whose workers hand such a connection over, so that only its first requests are relayed;
+or relayed, in one whose workers do not, which is what connections get that mix sessions. The same app on one plain
+uvicorn worker tells what the router costs. All processes and the client share one core.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from benchmarks.clients.raw import EchoSocket, connect, many_clients, one_client
 from benchmarks.clients.sessions import Workers, new_cookie
 from benchmarks.harness.processes import last_core, pinned
 from benchmarks.harness.rows import Case, Figure, Key, Mark, Opened, Row, Sample, Suite, difference, ratio
+from benchmarks.servers import relaying
 from benchmarks.servers.plain import plain
 from benchmarks.servers.supervised import supervised
 from benchmarks.servers.tiny import EVENTS
@@ -27,7 +29,7 @@ from benchmarks.servers.variant import Variant
 
 CLIENTS = 32
 BODY = b'{"count": 1, "text": "' + b"x" * 176 + b'"}'
-LOCAL, FORWARDED, PLAIN = "local", "forwarded", "plain"
+LOCAL, FORWARDED, RELAYED, PLAIN = "local", "forwarded", "relayed", "plain"
 MICRO = 1e6
 
 
@@ -60,16 +62,17 @@ ASKED = (
     Asked("events at once", "tiny", "/sse", 5),
     Asked("events one by one", "tiny", "/slow-sse", 5),
 )
+HANDS = "hands connections over"
 ECHO = "websocket echo"
 ECHOES = 300
 
 
-def _forwarded_p50(case: str) -> Figure:
-    return ratio("p50", (case, FORWARDED), (case, LOCAL))
+def _forwarded_p50(case: str, how: str = FORWARDED) -> Figure:
+    return ratio("p50", (case, how), (case, LOCAL))
 
 
-def _added(case: str, times: float = MICRO) -> Figure:
-    return difference("cpu", (case, FORWARDED), (case, LOCAL), times=times)
+def _added(case: str, times: float = MICRO, how: str = FORWARDED) -> Figure:
+    return difference("cpu", (case, how), (case, LOCAL), times=times)
 
 
 def _router(case: str) -> Figure:
@@ -134,17 +137,54 @@ ROWS = (
         "events",
         "SSE of 1,000 small events at once: CPU per event over local",
         "us",
-        _added("events at once", MICRO / EVENTS),
+        _added("events at once", MICRO / EVENTS, RELAYED),
         Mark(1.5, 0.5),
     ),
     Row(
         "events-one-by-one",
         "SSE of 1,000 small events one by one: the same",
         "us",
-        _added("events one by one", MICRO / EVENTS),
+        _added("events one by one", MICRO / EVENTS, RELAYED),
         Mark(1.5, 0.5),
     ),
     Row("websocket", "WebSocket echo through another worker / local p50", "", _forwarded_p50(ECHO), Mark(2.1, 1.1)),
+    Row(
+        "relayed-tiny",
+        "relayed / local p50, tiny app, one client",
+        "",
+        _forwarded_p50("tiny, 1 client", RELAYED),
+        Mark(2.1, 1.6),
+    ),
+    Row(
+        "relayed-fastapi",
+        "relayed / local p50, FastAPI with SessionMiddleware",
+        "",
+        _forwarded_p50("fastapi, 1 client", RELAYED),
+        Mark(1.35, 1.15),
+    ),
+    Row(
+        "relayed-cpu-1",
+        "CPU added per relayed request, tiny app, 1 client",
+        "us",
+        _added("tiny, 1 client", how=RELAYED),
+        Mark(48, 26),
+    ),
+    Row(
+        "relayed-cpu-32",
+        "CPU added per relayed request, tiny app, 32 clients",
+        "us",
+        _added("tiny, 32 clients", how=RELAYED),
+        Mark(22, 11),
+    ),
+    Row(
+        "relayed-cpu-fastapi",
+        "CPU added per relayed request, FastAPI, 1 client",
+        "us",
+        _added("fastapi, 1 client", how=RELAYED),
+    ),
+    Row("relayed-up", "1 MiB up, relayed / local", "", _forwarded_p50("1 MiB up", RELAYED), Mark(2.2, 1.8)),
+    Row("relayed-down", "1 MiB down, relayed / local", "", _forwarded_p50("1 MiB down", RELAYED), Mark(1.7, 1.5)),
+    Row("relayed-websocket", "WebSocket echo, relayed / local p50", "", _forwarded_p50(ECHO, RELAYED)),
 )
 
 
@@ -154,13 +194,15 @@ class Service:
     def __init__(self, variant: Variant, core: int | None, *, two_workers: bool) -> None:
         self.variant = variant
         self._core = core
-        self._workers = Workers(variant.port, connections=CLIENTS + 2) if two_workers else None
+        self._workers = Workers(variant.port, connections=2 * CLIENTS + 2) if two_workers else None
+        self._socks: dict[str, list[socket.socket]] = {}  # each variant's own: they may move to the other worker
         if self._workers is None:
-            self._socks, self._spare = [connect(variant.port) for _ in range(CLIENTS)], list[socket.socket]()
+            self._socks[PLAIN], self._spare = [connect(variant.port) for _ in range(CLIENTS)], list[socket.socket]()
             self._cookies = {PLAIN: new_cookie()}
         else:
-            self._socks, self._spare = self._workers.socks[:CLIENTS], self._workers.socks[CLIENTS:]
-            self._cookies = {LOCAL: self._workers.here, FORWARDED: self._workers.there}
+            socks, self._spare = self._workers.socks[2:], self._workers.socks[:2]
+            self._socks = {LOCAL: socks[:CLIENTS], FORWARDED: socks[CLIENTS:], RELAYED: socks[CLIENTS:]}
+            self._cookies = {LOCAL: self._workers.here} | dict.fromkeys((FORWARDED, RELAYED), self._workers.there)
         self._echoes: dict[str, EchoSocket] = {}
 
     def ask(self, asked: Asked, variant: str) -> Sample:
@@ -169,9 +211,9 @@ class Service:
         with pinned(self._core):
             before = self.variant.cpu()
             if asked.clients == 1:
-                latencies = one_client(self._socks[0], request, asked.count)
+                latencies = one_client(self._socks[variant][0], request, asked.count)
             else:
-                latencies = many_clients(self._socks, [request] * asked.clients, asked.count)
+                latencies = many_clients(self._socks[variant], [request] * asked.clients, asked.count)
             used = self.variant.cpu() - before
         return {"p50": statistics.median(latencies), "cpu": used / asked.count}
 
@@ -187,8 +229,9 @@ class Service:
 
     def close(self) -> None:
         """Close the connections; the variant stays."""
-        for one in self._socks:
-            one.close()
+        for socks in self._socks.values():
+            for one in socks:
+                one.close()
         if self._workers is not None:
             self._workers.close()
 
@@ -199,32 +242,30 @@ def opened(wanted: frozenset[Key]) -> Iterator[Opened]:
     core = last_core()
     found = Opened()
     with contextlib.ExitStack() as stack:
+        services: dict[tuple[str, str], Service] = {}
 
-        def service(app: str, *, two_workers: bool) -> Service:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            if two_workers:
-                variant = supervised(folder, app, workers=2, core=core)
-            else:
-                variant = plain(folder, app, workers=1, core=core)
-            stack.callback(variant.stop)
-            started = Service(variant, core, two_workers=two_workers)
-            stack.callback(started.close)
-            return started
+        def service(app: str, variant: str) -> Service:
+            kind = HANDS if variant in (LOCAL, FORWARDED) else variant
+            if (app, kind) not in services:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+                if kind == PLAIN:
+                    running = plain(folder, app, workers=1, core=core)
+                else:
+                    env = {relaying.VARIABLE: "1"} if kind == RELAYED else {}
+                    running = supervised(folder, app, workers=2, core=core, env=env)
+                stack.callback(running.stop)
+                services[app, kind] = Service(running, core, two_workers=kind != PLAIN)
+                stack.callback(services[app, kind].close)
+            return services[app, kind]
 
-        services: dict[tuple[str, bool], Service] = {}
         for asked in ASKED:
-            for variant in (LOCAL, FORWARDED, PLAIN):
+            for variant in (LOCAL, FORWARDED, RELAYED, PLAIN):
                 if (asked.name, variant) in wanted:
-                    key = (asked.app, variant != PLAIN)
-                    if key not in services:
-                        services[key] = service(key[0], two_workers=key[1])
-                    found.cases.append(Case(asked.name, variant, partial(services[key].ask, asked, variant)))
-        for variant in (LOCAL, FORWARDED):
+                    one = service(asked.app, variant)
+                    found.cases.append(Case(asked.name, variant, partial(one.ask, asked, variant)))
+        for variant in (LOCAL, FORWARDED, RELAYED):
             if (ECHO, variant) in wanted:
-                key = ("tiny", True)
-                if key not in services:
-                    services[key] = service("tiny", two_workers=True)
-                found.cases.append(Case(ECHO, variant, partial(services[key].echo, variant)))
+                found.cases.append(Case(ECHO, variant, partial(service("tiny", variant).echo, variant)))
         yield found
 
 
