@@ -171,7 +171,6 @@ class LeavingH11(Leaving):
             self.cycle is cycle
             and cycle.response_complete
             and conn.our_state is h11.IDLE
-            and conn.their_state is h11.IDLE
             and conn.trailing_data == (b"", False)
         )
 

@@ -42,7 +42,7 @@ class Sender:
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
         try:
             sock = self._socks.get(owner) or self._connect(owner)
-            sock.sendmsg([pack(owner, first)], rights, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            sock.sendmsg([pack(owner, first)], rights, socket.MSG_NOSIGNAL)
         except BlockingIOError:
             return False  # it is busy: its connection is relayed for a while longer
         except OSError as error:
