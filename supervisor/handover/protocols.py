@@ -24,9 +24,9 @@ from supervisor.routing.request import RELAYED_TO, Scope
 
 logger = logging.getLogger("gym_supervise.handover")
 
-IN_A_ROW = 5
-"""Requests to one other worker. A hand-over costs as much as two or three relays; sessions that are mixed by chance
-over 4 workers have so many in a row once in some 450 requests.
+IN_A_ROW = 8
+"""Requests to one other worker. A pool that mixes sessions over 4 workers has five by chance once in some 340 requests,
+which cost it 2 % of its CPU (docs/performance.md). It has eight once in 22,000.
 """
 
 WITH_BODY = frozenset({b"content-length", b"transfer-encoding"})
