@@ -19,7 +19,7 @@ from urllib.parse import quote
 from server_adapters.adapter import Adapter
 from server_adapters.heads import ResponseHead
 from shmclaims import WorkerRing
-from supervisor.routing.listening import Listener
+from supervisor.routing.listening import CLIENT_LEFT, Listener
 from supervisor.routing.request import Receive, Request, Scope, Send
 from supervisor.routing.shown import prefix, without
 
@@ -29,9 +29,6 @@ faults = logging.getLogger("gym_supervise.router")
 
 MESSAGE = '%s - "%s %s HTTP/%s" %d'
 """uvicorn's."""
-
-CLIENT_LEFT = 499
-"""No reply was begun, and its client has gone: what nginx calls it."""
 
 MOST_INDEXES = 1000
 STARTS = frozenset({"http.response.start", "websocket.http.response.start"})

@@ -20,6 +20,7 @@ MINTS = 256
 STATELESS = 512
 LASTS = 1024
 FINAL = 2048  # of the placement, not of the reading
+LEFT = 4096  # of a start, whose client went away before the app ran
 
 NOT_PLAIN = STARTS | ENDS | STAYS_OPEN | MINTED | WANTS_REPLY_BODY | MINTS | LASTS
 """None of these: `Reading.plain`."""

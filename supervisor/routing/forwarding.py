@@ -27,7 +27,7 @@ from supervisor.relay.outcomes import (
     Unreachable,
 )
 from supervisor.routing import flags
-from supervisor.routing.listening import client_left
+from supervisor.routing.listening import empty_body, note_whether_left
 from supervisor.routing.placement import SILENT_SECONDS, Placement
 from supervisor.routing.replies import Refusal, Replies, describe_gone
 from supervisor.routing.request import RELAYED_TO, Request, Send
@@ -173,10 +173,8 @@ class Forwarder:
                 return None
             case NotOwner(incarnation):
                 return Moved(incarnation)
-            case Draining():
+            case Draining() | Late():
                 return Moved(None, declined=True)
-            case Late():
-                return None  # its client has left
             case Gone():
                 if placed:
                     return Moved(None)
@@ -203,10 +201,16 @@ class Forwarder:
     async def _relay_start(self, client: RelayClient, order: Order, request: Request, send: Send) -> Outcome:
         """Relay a start; as often as it comes late, look whether its client is still there, and send it again."""
         for _ in range(MOST_TIMELY):
+            if request.left:
+                break
             timely = msgspec.structs.replace(order, flags=flags.stamped(order.flags, time.monotonic()))
             outcome = await client.relay(timely, request.scope, request.body, send)
-            if type(outcome) is not Late or await client_left(request.body):
+            if type(outcome) is not Late:
                 return outcome
+            await note_whether_left(request)
+        if request.left:
+            failing = msgspec.structs.replace(order, flags=order.flags | flags.LEFT)
+            return await client.relay(failing, request.scope, empty_body(), send)
         return await client.relay(order, request.scope, request.body, send)
 
 

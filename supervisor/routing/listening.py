@@ -11,19 +11,43 @@ import asyncio
 from typing import Any
 
 from supervisor.relay.body import BodyReplay
-from supervisor.routing.request import Receive
+from supervisor.routing.request import Receive, Request, Send
 
 MOST_STEPS = 64  # messages taken of a body that the app has not read
 TURNS = 3  # of the event loop, after which the end of a connection that the kernel knows of is known here
 
 
-async def client_left(body: BodyReplay) -> bool:
-    """Whether the client of a start has gone away before the app ran. Run after that, it would undo what its client has
-    done since: sent it again, and more.
+CLIENT_LEFT = 499  # what nginx calls it; in access lines alone, nobody gets the reply
+
+
+async def note_whether_left(request: Request) -> None:
+    """Note on a start that has not run yet whether its client has gone away.
+
+    Run after that, it would undo what its client has done since: sent it again, and more.
     """
-    for _ in range(TURNS):
-        await asyncio.sleep(0)
-    return body.client_left()
+    if not request.left:
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        request.left = request.body.client_left()
+
+
+async def answer_nobody(send: Send) -> None:
+    """The reply of a start that was not run, since its client has gone away."""
+    await send({"type": "http.response.start", "status": CLIENT_LEFT, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def empty_body() -> BodyReplay:
+    """What is relayed of it: its owner does not run it either, and nobody is there to be listened to."""
+    messages = [{"type": "http.request", "body": b"", "more_body": False}]
+
+    async def receive() -> dict[str, Any]:
+        if messages:
+            return messages.pop()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    return BodyReplay(receive)
 
 
 class Listener:

@@ -107,7 +107,8 @@ class Owner:
             elif head.websocket:
                 await router.websockets.run(Request(head, reading, scope, receive, send), own)
             else:
-                await router.run(Request(head, reading, scope, receive, send), own)
+                left = bool(order.flags & flags.LEFT)
+                await router.run(Request(head, reading, scope, receive, send, left=left), own)
         except Refusal as refusal:  # of a request alone
             await self._replies.send(refusal, head, reading, send, session)
         finally:

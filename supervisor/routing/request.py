@@ -28,9 +28,10 @@ class Request:
 
     `receive` is replaced by a BodyReplay once the body may have to be sent more than once.
     `line` is what its access line will say; None where it gets none, as in the worker that it was relayed to.
+    `left`: its client went away before the app ran. It is a start that fails without running.
     """
 
-    __slots__ = ("head", "line", "reading", "receive", "scope", "send")
+    __slots__ = ("head", "left", "line", "reading", "receive", "scope", "send")
 
     def __init__(
         self,
@@ -40,6 +41,8 @@ class Request:
         receive: Receive,
         send: Send,
         line: Line | None = None,
+        *,
+        left: bool = False,
     ) -> None:
         self.head = head
         self.reading = reading
@@ -47,6 +50,7 @@ class Request:
         self.receive = receive
         self.send = send
         self.line = line
+        self.left = left
 
     @property
     def body(self) -> BodyReplay:

@@ -18,7 +18,7 @@ from supervisor.routing import extension, health, rule
 from supervisor.routing.access import AccessLog, Line
 from supervisor.routing.claims import Claims
 from supervisor.routing.forwarding import Forwarder, Moved
-from supervisor.routing.listening import Listener, client_left
+from supervisor.routing.listening import Listener, answer_nobody, note_whether_left
 from supervisor.routing.placement import MOST_NOES
 from supervisor.routing.plain_visit import PlainVisit, Surroundings
 from supervisor.routing.replies import Refusal, Replies
@@ -136,8 +136,10 @@ class Router:
                 request.reading = reading = self._adapter.read_body(head, reading, await request.body.whole())
             except ClientLeft:
                 return
-            if reading.starts and await client_left(request.body):
-                return
+            if reading.starts:
+                await note_whether_left(request)
+                if request.left and reading.session is None:
+                    return  # nobody knows a name for the session
         session = reading.session
         if line is not None:
             line.request, line.session = request, session
@@ -183,7 +185,7 @@ class Router:
         visit = Visit(self._adapter, self._claims, self._replies, request, own, listener)
         scope.setdefault("extensions", {})[extension.NAME] = visit.extension
         try:
-            await self.app(scope, receive, visit.send)
+            await (answer_nobody(request.send) if request.left else self.app(scope, receive, visit.send))
         finally:
             visit.finish()
             if request.line is not None:
@@ -249,8 +251,9 @@ class Router:
                     return
                 owner = moved.owner
                 if moved.declined:
-                    if await client_left(request.body):
-                        return
+                    await note_whether_left(request)
+                    if request.left and mint:
+                        return  # nobody knows a name for the session
                     declined |= {target}
                     noes += 1
                     continue
