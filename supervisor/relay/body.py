@@ -17,6 +17,21 @@ class ClientLeft(Exception):
     """The client went away before its body was complete."""
 
 
+def received_at_once(receive: Receive) -> Message | None:
+    """The next message of an ASGI receive, if it is there; None: it would wait, and has been put away.
+
+    Stepped by hand: ASGI has no other way to ask, and a task would find out one turn of the loop later.
+    """
+    steps = receive().__await__()
+    try:
+        next(steps)
+    except StopIteration as done:
+        message: Message = done.value
+        return message
+    steps.close()
+    return None
+
+
 class BodyReplay:
     """Wraps an ASGI receive: what has been read stays and is read again, until `drop`.
 
@@ -122,13 +137,9 @@ class BodyReplay:
     def client_left(self) -> bool:
         """Whether the client has gone away, as far as the server knows; asked of a body that is whole."""
         if self._whole and not self._left and self._started is None:
-            steps = self._receive().__await__()
-            try:
-                next(steps)
-            except StopIteration as done:
-                self._note(done.value)
-            else:
-                steps.close()
+            message = received_at_once(self._receive)
+            if message is not None:
+                self._note(message)
         return self._left
 
     def drop(self) -> None:

@@ -52,9 +52,6 @@ class Claims(Protocol):
     async def find(self, session: str) -> ClaimFact | None:
         """What the table says of a session that is not in the book. Raises ClaimTimeout."""
 
-    def glance(self, session: str) -> ClaimFact | None:
-        """The same, as far as it is known at once."""
-
     async def take(self, session: str, *, start: bool = False, replace_gone: bool = False) -> Owned:
         """Claim a session for this worker, or find it in the book.
 
@@ -130,13 +127,6 @@ class SharedClaims:
                 await turns.wait()
             else:
                 return None if claim is None else ClaimFact(claim.incarnation, claim.state is ClaimState.LIVE)
-
-    def glance(self, session: str) -> ClaimFact | None:
-        try:
-            claim = self._table.lookup(session.encode())
-        except StripeBusy:
-            return None
-        return None if claim is None else ClaimFact(claim.incarnation, claim.state is ClaimState.LIVE)
 
     async def take(self, session: str, *, start: bool = False, replace_gone: bool = False) -> Owned:
         key = session.encode()

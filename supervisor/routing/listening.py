@@ -1,8 +1,8 @@
-"""Whether the client of a start is still there when its reply is complete.
+"""Whether the client of a start is still there: before the app runs, and when its reply is complete.
 
+A start that is run after its client has left would undo what the client has done since: it fails without running.
 Servers drop what an app sends to a client that has left, and say nothing. A start whose client never got the reply has
-failed: nobody knows the id that it gave out. ASGI's only way to ask is `receive`, which waits where there is nothing to
-say; so it is stepped by hand, and put away when it would wait.
+failed as well: nobody knows the id that it gave out.
 """
 
 from __future__ import annotations
@@ -10,21 +10,16 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from supervisor.relay.body import BodyReplay
+from supervisor.relay.body import BodyReplay, received_at_once
 from supervisor.routing.request import Receive, Request, Send
 
 MOST_STEPS = 64  # messages taken of a body that the app has not read
 TURNS = 3  # of the event loop, after which the end of a connection that the kernel knows of is known here
-
-
 CLIENT_LEFT = 499  # what nginx calls it; in access lines alone, nobody gets the reply
 
 
 async def note_whether_left(request: Request) -> None:
-    """Note on a start that has not run yet whether its client has gone away.
-
-    Run after that, it would undo what its client has done since: sent it again, and more.
-    """
+    """Note on a start that has not run yet whether its client has gone away."""
     if not request.left:
         for _ in range(TURNS):
             await asyncio.sleep(0)
@@ -73,14 +68,10 @@ class Listener:
         for _ in range(MOST_STEPS):
             if self._left:
                 break
-            steps = self._receive().__await__()
-            try:
-                next(steps)
-            except StopIteration as done:
-                self._left = done.value["type"] == "http.disconnect"
-                if not self._left:
-                    self._held.append(done.value)
-            else:
-                steps.close()
+            message = received_at_once(self._receive)
+            if message is None:
                 break
+            self._left = message["type"] == "http.disconnect"
+            if not self._left:
+                self._held.append(message)
         return self._left

@@ -8,7 +8,6 @@ if it ran alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable
 
 from server_adapters.adapter import Adapter, Reading
 from shmclaims import AlreadyClaimed, OwnRow
@@ -69,14 +68,8 @@ class Router:
         self._access = access
         self._has_sessions = adapter.has_sessions
 
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Serve one ASGI connection: a request, a WebSocket, or the lifespan, which is the app's own."""
-        if scope["type"] == "lifespan":
-            return self.app(scope, receive, send)
-        return self.serve(scope, receive, send)
-
-    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request or a WebSocket."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request or a WebSocket; the lifespan is the app's own."""
         row = self._row
         row.enter()
         line = None
@@ -113,7 +106,7 @@ class Router:
 
     def elsewhere(self, scope: Scope) -> int | None:
         """The other worker that a WebSocket's session lives in, as far as it is known at once."""
-        return self.websockets.elsewhere(scope, me=self._me) if self._has_sessions else None
+        return self.websockets.elsewhere(scope) if self._has_sessions else None
 
     async def _serve_other(self, scope: Scope, receive: Receive, send: Send, line: Line | None) -> None:
         """A WebSocket, or anything where there are no sessions."""

@@ -46,9 +46,6 @@ class SoloClaims:
     async def find(self, session: str) -> ClaimFact | None:
         return None if self._shared is None else await self._shared.find(session)
 
-    def glance(self, session: str) -> ClaimFact | None:
-        return None if self._shared is None else self._shared.glance(session)
-
     async def take(self, session: str, *, start: bool = False, replace_gone: bool = False) -> Owned:
         if self._shared is not None:
             return await self._shared.take(session, start=start, replace_gone=replace_gone)

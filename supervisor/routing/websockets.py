@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from server_adapters.adapter import Adapter
-from supervisor.routing import extension, rule
+from supervisor.routing import extension
 from supervisor.routing.access import Line
 from supervisor.routing.claims import Claims
 from supervisor.routing.replies import Refusal, Replies
@@ -26,14 +26,13 @@ class WebSockets:
         self._replies = replies
         self._decide = decide
 
-    def elsewhere(self, scope: Scope, *, me: int) -> int | None:
+    def elsewhere(self, scope: Scope) -> int | None:
         """The other worker that a WebSocket's session lives in, by its incarnation; None: none, or not sure."""
         reading = self._adapter.read(request_head(scope))
         session = reading.session
         if session is None or reading.conflict or self._claims.book.get(session) is not None:
             return None
-        decision = rule.decide(reading, self._claims.glance(session), me=me, owned=False)
-        return decision.owner if isinstance(decision, rule.Relay) else None
+        return self._claims.owner(session)
 
     async def serve(self, scope: Scope, receive: Receive, send: Send, line: Line | None = None) -> None:
         """Serve one WebSocket scope; `line` is what its access line will say."""

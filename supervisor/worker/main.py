@@ -101,7 +101,7 @@ class Worker:
         self.lifespan = Lifespan(app)
         self.routing: Routing = assemble(spec, app, adapter)
         options = uvicorn_logs.others(spec.server.uvicorn) | {"interface": "asgi3", "log_config": None}
-        self.closing = Closing(self.routing.router.serve, self.lifespan)
+        self.closing = Closing(self.routing.router, self.lifespan)
         config = uvicorn.Config(self.closing, **options)
         config.load()
         logs.settle()
