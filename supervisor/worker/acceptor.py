@@ -18,6 +18,7 @@ import socket
 import ssl
 from collections.abc import Callable
 
+from supervisor.worker.beginnings import Beginnings
 from supervisor.worker.turns import Turns
 
 logger = logging.getLogger("gym_supervise.worker")
@@ -45,9 +46,8 @@ class Acceptor:
         self._listener = listener
         self._protocol = protocol
         self._turns = turns
-        self._tls = tls
         self._loop = asyncio.get_running_loop()
-        self._handshakes: set[asyncio.Task[None]] = set()
+        self._beginnings = Beginnings(tls=tls)
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         self._passes = 0  # in a row
@@ -55,7 +55,7 @@ class Acceptor:
     @property
     def pending(self) -> int:
         """Connections that are accepted and have no protocol yet."""
-        return len(self._handshakes)
+        return len(self._beginnings)
 
     def start(self) -> None:
         """Begin to accept."""
@@ -93,17 +93,8 @@ class Acceptor:
                 self._pause(EXHAUSTED_PAUSE_SECONDS)
                 break
             connection.setblocking(False)
-            task = self._loop.create_task(self._serve(connection))
-            self._handshakes.add(task)
-            task.add_done_callback(self._handshakes.discard)
+            self._beginnings.add(connection, self._protocol)
         self._turns.publish()
-
-    async def _serve(self, connection: socket.socket) -> None:
-        try:
-            await self._loop.connect_accepted_socket(self._protocol, connection, ssl=self._tls)
-        except (OSError, ssl.SSLError) as error:
-            logger.debug("a connection ended in its handshake: %s", error)
-            connection.close()
 
     def _pause(self, seconds: float) -> None:
         # The listener stays readable: without taking the reader out, the loop would spin until it is not.

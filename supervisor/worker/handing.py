@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections.abc import Callable
 
@@ -12,8 +11,7 @@ from supervisor.handover.sender import Sender
 from supervisor.processes.worker_spec import WorkerSpec, handover_path
 from supervisor.routing.request import Scope
 from supervisor.routing.router import Router
-
-logger = logging.getLogger("gym_supervise.worker")
+from supervisor.worker.beginnings import Beginnings
 
 
 class Giving:
@@ -53,13 +51,12 @@ class Taking:
         self._receiver = Receiver(path, me, self._take)
         self._protocol = protocol
         self._taken = taken
-        self._loop = asyncio.get_running_loop()
-        self._beginning: set[asyncio.Task[None]] = set()
+        self._beginnings = Beginnings()
 
     @property
     def pending(self) -> int:
         """Connections that have come and have no protocol yet."""
-        return len(self._beginning)
+        return len(self._beginnings)
 
     def start(self) -> None:
         """Begin to take them."""
@@ -70,14 +67,5 @@ class Taking:
         self._receiver.stop()
 
     def _take(self, connection: socket.socket, first: bytes) -> None:
-        task = self._loop.create_task(self._serve(connection, first))
-        self._beginning.add(task)
-        task.add_done_callback(self._beginning.discard)
+        self._beginnings.add(connection, lambda: self._protocol(first))
         self._taken()
-
-    async def _serve(self, connection: socket.socket, first: bytes) -> None:
-        try:
-            await self._loop.connect_accepted_socket(lambda: self._protocol(first), connection)
-        except OSError as error:
-            logger.debug("a connection ended on its way from another worker: %s", error)
-            connection.close()
